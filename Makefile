@@ -1,0 +1,25 @@
+# `make run` and `make test` each set up .venv on a fresh machine with Python 3.11 or newer.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: run test lint clean
+
+run: $(READY)
+	$(BIN)/python examples/quickstart.py
+
+test: $(READY) lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(READY)
+
+clean:
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

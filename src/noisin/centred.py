@@ -1,0 +1,172 @@
+"""Centred noise in general: what an injection asks for, and how a noise of one's own meets it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Generator, Tensor
+from torch.distributions import Distribution
+
+from noisin.errors import InvalidType, InvalidValue
+
+_PROBES = 2**16
+# By the central limit theorem no centred noise of ordinary tails strays so far.
+_MOST_STANDARD_ERRORS = 10
+
+
+@runtime_checkable
+class Noise(Protocol):
+    """Centred noise, as an injection asks for it. Anything with these two members will do."""
+
+    @property
+    def variance(self) -> float:
+        """``Var(eps)`` of one entry."""
+        ...
+
+    def sample(
+        self, shape: Sequence[int], *, like: Tensor, generator: Generator | None = None
+    ) -> Tensor:
+        """Draw independent ``eps`` of this shape, in the dtype and on the device of ``like``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Centred:
+    """The noise ``eps = eta - E[eta]`` with eta drawn from a torch distribution."""
+
+    distribution: Distribution
+
+    def __post_init__(self) -> None:
+        d = self.distribution
+        if not isinstance(d, Distribution):
+            raise InvalidType(
+                f"noise.from_distribution: expected a torch.distributions.Distribution, got "
+                f"{_described(d)}. For a law of your own, write a class with variance and sample."
+            )
+        if d.batch_shape or d.event_shape:
+            raise InvalidValue(
+                f"noise.from_distribution: noise is drawn independently per unit from one scalar "
+                f"law, got {d} with batch shape {tuple(d.batch_shape)} and event shape "
+                f"{tuple(d.event_shape)}. Pass scalar parameters."
+            )
+        if not (math.isfinite(self._moment("mean")) and math.isfinite(self._moment("variance"))):
+            raise InvalidValue(
+                f"noise.from_distribution: unbiased noise needs a finite mean and variance, got "
+                f"mean {self._moment('mean'):g} and variance {self._moment('variance'):g} of {d}. "
+                f"Choose parameters for which both exist."
+            )
+
+    def _moment(self, name: str) -> float:
+        try:
+            return float(getattr(self.distribution, name))
+        except NotImplementedError:
+            raise InvalidValue(
+                f"noise.from_distribution: {self.distribution} does not know its {name}, which "
+                f"centring needs. Write a class with variance and sample instead."
+            ) from None
+
+    @property
+    def variance(self) -> float:
+        """``Var(eta)``."""
+        return self._moment("variance")
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of eta."""
+        return math.sqrt(self.variance)
+
+    def sample(
+        self, shape: Sequence[int], *, like: Tensor, generator: Generator | None = None
+    ) -> Tensor:
+        """Draw ``eta - E[eta]`` of this shape, in the dtype and on the device of ``like``."""
+        with torch.no_grad(), _drawing_from(generator):
+            eta = self.distribution.sample(torch.Size(shape))
+        return (eta - self._moment("mean")).to(like)
+
+
+def from_distribution(distribution: Distribution) -> Centred:
+    """Centre any scalar torch distribution with finite mean and variance.
+
+    >>> noise = from_distribution(torch.distributions.Uniform(0.0, 6.0))
+    >>> noise.variance
+    3.0
+    """
+    return Centred(distribution)
+
+
+@contextmanager
+def _drawing_from(generator: Generator | None) -> Iterator[None]:
+    """Make the global stream of the generator's device continue ``generator`` for a while.
+
+    Torch's distributions take no generator; this lends them one and gives the stream back.
+    """
+    if generator is None:
+        yield
+        return
+    stream: Any = torch if generator.device.type == "cpu" else torch.cuda
+    before = stream.get_rng_state()
+    stream.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(stream.get_rng_state())
+        stream.set_rng_state(before)
+
+
+def probe(noise: Noise) -> None:
+    """Raise unless a trial draw of a user's noise has the right form and mean zero.
+
+    The draw has a generator of its own, and the global stream is restored in case the noise does
+    not use it.
+    """
+    name = type(noise).__name__
+    variance = noise.variance
+    if not (isinstance(variance, float | int) and 0 <= variance < math.inf):
+        raise InvalidValue(
+            f"{name}: variance must be a finite number, not negative, got {variance!r}. "
+            f"Return Var(eps) as a float."
+        )
+    like = torch.empty((), dtype=torch.float64)
+    with torch.random.fork_rng(devices=[]):
+        eps = noise.sample((_PROBES,), like=like, generator=torch.Generator().manual_seed(0))
+    if not isinstance(eps, Tensor) or eps.shape != (_PROBES,) or eps.dtype != like.dtype:
+        given = f"{tuple(eps.shape)} of {eps.dtype}" if isinstance(eps, Tensor) else _described(eps)
+        raise InvalidValue(
+            f"{name}.sample: asked for shape ({_PROBES},) like a {like.dtype} tensor, got {given}. "
+            f"Draw `shape` entries in like.dtype on like.device."
+        )
+    if not eps.isfinite().all():
+        raise InvalidValue(f"{name}.sample: drew infinity or NaN. Noise must be finite.")
+    mean, stderr = eps.mean().item(), math.sqrt(variance / _PROBES)
+    if abs(mean) > _MOST_STANDARD_ERRORS * stderr + 1e-9:
+        raise InvalidValue(
+            f"{name}: noise must be centred, but {_PROBES} draws have mean {mean:.4g} where its "
+            f"variance of {variance:.4g} allows 0 ± {stderr:.2g}. Subtract the mean: the mode adds "
+            f"it, as h + eps or h * (1 + eps)."
+        )
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"{value!r}"
+
+
+def require_noise(value: object) -> Noise:
+    """Return ``value`` if it looks like a noise, else say what to pass instead."""
+    if isinstance(value, Noise) and not isinstance(value, type | Distribution):
+        return value
+    if isinstance(value, type):
+        advice = f"Pass an instance, such as {value.__name__}(...)."
+    elif isinstance(value, Distribution):
+        advice = "Centre it with noise.from_distribution."
+    elif isinstance(value, str):
+        advice = f"Pass an instance, such as noise.FAMILIES[{value!r}](gamma=0.5)."
+    else:
+        advice = "Pass, for example, noise.Gaussian(gamma=0.5), or None for no noise."
+    raise InvalidType(
+        f"noise: expected an object with `variance` and `sample`, got {_described(value)}. {advice}"
+    )

@@ -1,0 +1,23 @@
+"""What noisin raises. Every message says what was given, what was expected and what to do.
+
+Each class is also the built-in that a caller would expect, so ``except ValueError`` works as ever,
+and ``except NoisinError`` catches all that noisin has to say. This module does not import torch.
+"""
+
+from __future__ import annotations
+
+
+class NoisinError(Exception):
+    """Base of all errors that noisin raises on purpose."""
+
+
+class InvalidValue(NoisinError, ValueError):
+    """An argument has the right type and a wrong value, shape or combination."""
+
+
+class InvalidType(NoisinError, TypeError):
+    """An argument is of a type that cannot be used there."""
+
+
+class Unsupported(NoisinError, RuntimeError):
+    """A combination that noisin refuses because the result would be wrong."""

@@ -1,0 +1,99 @@
+"""The parameters of the noise families and their ranges, as data, readable without torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from noisin.errors import InvalidType, InvalidValue
+
+# Gamma, Beta and Chi-square variates beyond this shape are Gaussian to float64 precision and are
+# lost to rounding as differences from their mean.
+LARGEST_SHAPE = 1e10
+
+
+@dataclass(frozen=True)
+class Range:
+    """An interval of valid values, what the parameter means, and what to do instead."""
+
+    meaning: str
+    low: float = 0.0
+    high: float = math.inf
+    low_included: bool = True
+    advice: str = ""
+
+    def __contains__(self, value: float) -> bool:
+        above = value >= self.low if self.low_included else value > self.low
+        return above and value <= self.high and math.isfinite(value)
+
+    def __str__(self) -> str:
+        left = "[" if self.low_included else "("
+        right = ")" if math.isinf(self.high) else "]"
+        return f"{left}{self.low:g}, {self.high:g}{right}"
+
+
+_STD = Range("the standard deviation of the noise", advice="Use gamma=0 for no noise.")
+_ALPHA = Range("the shape", low_included=False, high=LARGEST_SHAPE, advice="The paper uses 2.")
+
+RANGES: Mapping[str, Mapping[str, Range]] = {
+    "Gaussian": {"gamma": _STD},
+    "Bernoulli": {
+        "gamma": Range(
+            "the keep probability",
+            low_included=False,
+            high=1.0,
+            advice="To ask for a variance, use Bernoulli.from_variance({value}).",
+        )
+    },
+    "Gamma": {"gamma": _STD, "alpha": _ALPHA},
+    "Gumbel": {"gamma": _STD},
+    "Laplace": {"gamma": _STD},
+    "Logistic": {"gamma": _STD},
+    "Beta": {
+        "gamma": Range("the variance of the noise", high=LARGEST_SHAPE),
+        "alpha": _ALPHA,
+    },
+    "ChiSquare": {"gamma": Range("the variance (degrees of freedom)", high=LARGEST_SHAPE)},
+}
+
+
+def _number(family: str, parameter: str, value: object) -> float:
+    try:
+        if isinstance(value, bool | str):
+            raise TypeError
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidType(
+            f"noise.{family}: {parameter} must be a number, got {value!r} "
+            f"({type(value).__name__}). Pass a float, e.g. {parameter}=0.5."
+        ) from None
+
+
+def check_variance(family: str, value: object) -> float:
+    """Return ``value`` as a float if some member of ``family`` has this variance, else raise."""
+    number = _number(family, "variance", value)
+    if not 0 <= number < math.inf:
+        raise InvalidValue(
+            f"noise.{family}.from_variance: a variance is finite and not negative, got {number:g}. "
+            f"Pass the square of the standard deviation that you want."
+        )
+    return number
+
+
+def check(family: str, parameter: str, value: object) -> float:
+    """Return ``value`` as a float if it is a valid ``parameter`` of ``family``, else raise.
+
+    >>> check("Bernoulli", "gamma", 1.1)
+    Traceback (most recent call last):
+    noisin.errors.InvalidValue: noise.Bernoulli: gamma is the keep probability and must lie in (0, 1], got 1.1. To ask for a variance, use Bernoulli.from_variance(1.1).
+    """  # noqa: E501 - the message is one line, as its reader sees it
+    number = _number(family, parameter, value)
+    valid = RANGES[family][parameter]
+    if number not in valid:
+        advice = valid.advice.format(value=f"{number:g}")
+        raise InvalidValue(
+            f"noise.{family}: {parameter} is {valid.meaning} and must lie in {valid}, "
+            f"got {number:g}. {advice}".rstrip()
+        )
+    return number

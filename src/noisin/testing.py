@@ -1,0 +1,235 @@
+"""Contracts: test classes to inherit, for noises and likelihoods of one's own.
+
+A contract is a pytest class without the objects it tests. Say which by overriding its hooks, in a
+class whose name begins with Test:
+
+>>> from noisin import likelihoods, noise
+>>> class TestGumbel(NoiseContract):
+...     def noise(self):
+...         return noise.Gumbel(0.5)
+>>> TestGumbel().test_mean_is_zero()
+>>> class TestPoisson(LikelihoodContract):
+...     def likelihood(self):
+...         return likelihoods.Poisson()
+...     def support(self):
+...         return torch.arange(100), torch.ones(100)
+>>> TestPoisson().test_the_density_is_complete()
+
+The statistical tests have fixed seeds and fail a right implementation with probability
+``FALSE_ALARM_RATE`` each, over the choice of the seed.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from noisin.likelihoods import Likelihood
+from noisin.noise import Noise
+
+FALSE_ALARM_RATE = 1e-8
+
+
+class NoiseContract:
+    """What an injection asks of a noise: centred, of the stated variance, drawn as it is told."""
+
+    seed = 1111
+    num_draws = 200_000
+    dtypes = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+    def noise(self) -> Noise:
+        """The noise to test."""
+        raise NotImplementedError("Override noise() to return the noise to test.")
+
+    def test_mean_is_zero(self) -> None:
+        """``E[eps] = 0``: without it the noise-injected RNN is biased."""
+        std = torch.tensor(self.noise().variance, dtype=torch.float64).sqrt()
+        _assert_mean(self._draws(), torch.zeros(2, dtype=torch.float64), std, "mean of eps")
+
+    def test_variance_is_as_stated(self) -> None:
+        """``E[eps²] = variance``, which sets the strength of the regularizer."""
+        squares = self._draws().square()
+        stated = torch.tensor(self.noise().variance, dtype=torch.float64).expand(2)
+        _assert_mean(squares, stated, squares.std(0), "mean of eps²")
+
+    def test_entries_are_independent(self) -> None:
+        """Neighbours along each dimension are uncorrelated."""
+        eps, variance = self._draws(), self.noise().variance
+        for a, b in ((eps[1:], eps[:-1]), (eps[:, 1:], eps[:, :-1])):
+            product = (a * b).mean(1)
+            std = torch.tensor(variance / math.sqrt(a.shape[1]), dtype=torch.float64)
+            _assert_mean(product, torch.zeros((), dtype=torch.float64), std, "product of entries")
+
+    def test_draws_have_the_shape_and_dtype_asked_for_and_are_finite(self) -> None:
+        """In every floating-point dtype, and for an empty batch."""
+        for dtype in self.dtypes:
+            for shape in ((3, 4, 5), (2, 0, 5)):
+                like = torch.empty((), dtype=dtype)
+                eps = self.noise().sample(shape, like=like, generator=self._generator())
+                assert (tuple(eps.shape), eps.dtype) == (shape, dtype)
+                assert eps.isfinite().all()
+
+    def test_draws_are_reproducible(self) -> None:
+        """They follow the generator, and leave the global one alone."""
+        before = torch.get_rng_state()
+        assert torch.equal(self._draws(), self._draws()), "the same generator gave other draws"
+        assert torch.equal(before, torch.get_rng_state()), "sample used the global generator"
+
+    def _generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
+
+    def _draws(self) -> Tensor:
+        like = torch.empty((), dtype=torch.float64)
+        shape = (self.num_draws // 2, 2)
+        return self.noise().sample(shape, like=like, generator=self._generator())
+
+
+class LikelihoodContract:
+    """What the theory asks of a likelihood ``p(x | s) = nu(x) exp(s·T(x) - A(s))``.
+
+    The exact tests sum over ``support``, in float64; the draws of ``sample`` are tested against it.
+    """
+
+    seed = 1111
+    num_draws = 50_000
+
+    def likelihood(self) -> Likelihood:
+        """The likelihood to test."""
+        raise NotImplementedError("Override likelihood() to return the likelihood to test.")
+
+    def natural_parameters(self) -> Tensor:
+        """Values of s to test at, float64 of any shape. The outputs come last."""
+        return torch.randn(5, 4, dtype=torch.float64, generator=self._generator())
+
+    def support(self) -> tuple[Tensor, Tensor]:
+        """Values ``(P, ...)`` of one observation and a weight ``(P,)`` for each.
+
+        Weights are one for a discrete x. For a continuous x the values form a grid, and the weights
+        are its spacing. What is left out must be negligible at ``natural_parameters``.
+        """
+        raise NotImplementedError("Override support() to return values of x and their weights.")
+
+    def as_mean(self, x: Tensor, s: Tensor) -> Tensor:
+        """x in the form whose expectation is ``mean(s)``: x itself, or T(x) if shapes differ."""
+        return x.to(s.dtype) if x.shape == s.shape else self.likelihood().T(x, like=s)
+
+    # The density
+
+    def test_the_density_is_complete(self) -> None:
+        """It sums, or integrates, to one."""
+        _, _, p = self._table()
+        assert_close(p.sum(0), torch.ones_like(p[0]))
+
+    def test_nll_is_that_of_the_exponential_family(self) -> None:
+        """``nll = A(s) - s·T(x) - log nu(x)``, with the gradient ``∇A(s) - T(x)``."""
+        lik, (s, x, _) = self.likelihood(), self._table()
+        s.requires_grad_()
+        T = lik.T(x, like=s)
+        product = (s * T).sum(-1) if lik.event_dim else s * T
+        nll = lik.nll(s=s, x=x)
+        assert_close(nll, lik.A(s) - product - lik.log_nu(x).to(s.dtype))
+        assert_close(_gradient(nll, s), _gradient(lik.A(s), s) - T)
+
+    # Its moments
+
+    def test_gradient_of_A_is_the_mean_of_T(self) -> None:  # noqa: N802
+        """``∇A(s) = E[T(x)]``."""
+        lik, (s, x, p) = self.likelihood(), self._table()
+        expected = self._expectation(lik.T(x, like=s), p)
+        s = self.natural_parameters().requires_grad_()
+        assert_close(_gradient(lik.A(s), s), expected)
+
+    def test_hessian_of_A_is_the_variance_of_T(self) -> None:  # noqa: N802
+        """``∇²A(s) v = E[T̃ T̃·v]`` with ``T̃ = T(x) - E[T(x)]``."""
+        lik, (s, x, p) = self.likelihood(), self._table()
+        T = lik.T(x, like=s)
+        centred = T - self._expectation(T, p)
+        v = self._direction(0)
+        product = (centred * v).sum(-1, keepdim=True) if lik.event_dim else centred * v
+        assert_close(
+            lik.hessian(self.natural_parameters())(v), self._expectation(centred * product, p)
+        )
+
+    def test_hessian_is_the_second_derivative_of_A(self) -> None:  # noqa: N802
+        """By differentiating A twice."""
+        lik, v = self.likelihood(), self._direction(0)
+        s = self.natural_parameters().requires_grad_()
+        first = _gradient(lik.A(s), s, create_graph=True)
+        assert_close(lik.hessian(s)(v), _gradient(first * v, s))
+
+    def test_hessian_is_symmetric_and_positive(self) -> None:
+        """``uᵀHv = vᵀHu`` and ``vᵀHv ≥ 0``."""
+        H = self.likelihood().hessian(self.natural_parameters())
+        u, v = self._direction(0), self._direction(1)
+        assert_close((u * H(v)).sum(), (v * H(u)).sum())
+        form = (v * H(v)).sum(-1)
+        assert (form >= -1e-12).all(), f"vᵀHv must not be negative, got {form.min():.3g}"
+
+    def test_mean_is_the_mean_of_x(self) -> None:
+        """``mean(s) = E[x]``."""
+        s, x, p = self._table()
+        expected = self._expectation(self.as_mean(x, s), p)
+        assert_close(self.likelihood().mean(self.natural_parameters()), expected)
+
+    # Its draws
+
+    def test_draws_have_the_mean_and_the_variance(self) -> None:
+        """The moments of ``sample`` are those of the density, up to chance."""
+        s, x, p = self._table()
+        values = self.as_mean(x, s)
+        mean = self._expectation(values, p)
+        s = self.natural_parameters().expand(self.num_draws, *mean.shape)
+        draws = self.as_mean(self.likelihood().sample(s, generator=self._generator()), s)
+        for power in (1, 2):
+            moments = (values - mean) ** power
+            expected = self._expectation(moments, p)
+            std = self._expectation((moments - expected) ** 2, p).sqrt()
+            _assert_mean((draws - mean) ** power, expected, std, f"central moment {power} of x")
+
+    def test_draws_are_reproducible(self) -> None:
+        """They follow the generator, and leave the global one alone."""
+        s, before = self.natural_parameters(), torch.get_rng_state()
+        first, second = (self.likelihood().sample(s, generator=self._generator()) for _ in "ab")
+        assert torch.equal(first, second), "the same generator state gave other draws"
+        assert torch.equal(before, torch.get_rng_state()), "sample used the global generator"
+
+    # Helpers
+
+    def _generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
+
+    def _direction(self, number: int) -> Tensor:
+        shape = (2, *self.natural_parameters().shape)
+        return torch.randn(shape, dtype=torch.float64, generator=self._generator())[number]
+
+    def _table(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Every x of the support at every s, and its weighted density: s, x, p."""
+        lik, s = self.likelihood(), self.natural_parameters()
+        x, weights = self.support()
+        batch = s.shape[: s.dim() - lik.event_dim]
+        x = x.reshape(len(x), *(1 for _ in batch), *x.shape[1:]).expand(-1, *batch, *x.shape[1:])
+        if x.is_floating_point() or not lik.event_dim:  # class numbers stay integers
+            x = x.to(s.dtype)
+        s = s.expand(len(x), *s.shape).clone()
+        p = lik.nll(s=s, x=x).neg().exp()
+        return s, x, weights.to(s.dtype).reshape(-1, *(1 for _ in batch)) * p
+
+    def _expectation(self, values: Tensor, p: Tensor) -> Tensor:
+        return (values * (p.unsqueeze(-1) if self.likelihood().event_dim else p)).sum(0)
+
+
+def _gradient(y: Tensor, s: Tensor, create_graph: bool = False) -> Tensor:
+    return torch.autograd.grad(y.sum(), s, create_graph=create_graph)[0]
+
+
+def _assert_mean(draws: Tensor, expected: Tensor, std: Tensor, what: str) -> None:
+    """All means over the first dimension are as expected, at the level ``FALSE_ALARM_RATE``."""
+    sigmas = NormalDist().inv_cdf(1 - FALSE_ALARM_RATE / (2 * expected.numel()))
+    error = (draws.mean(0) - expected).abs()
+    allowed = sigmas * std / math.sqrt(len(draws)) + 1e-12
+    worst = (error / allowed).max()
+    assert worst < 1, f"{what}: off by {worst * sigmas:.1f} standard errors ({sigmas:.1f} allowed)"

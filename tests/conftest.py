@@ -1,0 +1,34 @@
+"""One thread per test process, and the count of statistical checks behind the false-alarm rate."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests import stats
+
+torch.set_num_threads(1)
+_checks_of_workers: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(1111)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object, error: object) -> None:
+    _checks_of_workers.append(getattr(node, "workeroutput", {}).get("statistical_checks", 0))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:  # a worker of pytest-xdist reports to the controller
+        output["statistical_checks"] = stats.checks_made
+        return
+    checks = stats.checks_made + sum(_checks_of_workers)
+    if checks > stats.MAX_CHECKS:
+        raise pytest.UsageError(
+            f"{checks} statistical checks exceed the {stats.MAX_CHECKS} that the declared "
+            f"false-alarm rate of {stats.SUITE_FALSE_ALARM_RATE} allows: raise it in stats.py."
+        )
