@@ -1,5 +1,9 @@
 """Unbiased noise regularization for recurrent neural networks.
 
+>>> import torch, noisin
+>>> from noisin import noise
+>>> rnn = noisin.LSTM(650, 650, num_layers=2, noise=noise.Gaussian(gamma=1.10))
+
 Names load when first used, so that ``import noisin`` itself is instant and needs no torch.
 """
 
@@ -13,14 +17,41 @@ if TYPE_CHECKING:
     from noisin import functional as functional
     from noisin import likelihoods as likelihoods
     from noisin import noise as noise
+    from noisin import regularizers as regularizers
     from noisin import testing as testing
+    from noisin.cells import GRUCell as GRUCell
+    from noisin.cells import LSTMCell as LSTMCell
+    from noisin.cells import Noisy as Noisy
+    from noisin.cells import RNNCell as RNNCell
+    from noisin.cells import unroll as unroll
+    from noisin.conversion import convert as convert
+    from noisin.conversion import revert as revert
+    from noisin.injection import noise_off as noise_off
+    from noisin.injection import noise_on as noise_on
+    from noisin.injection import set_noise as set_noise
     from noisin.linear import linear_nll as linear_nll
+    from noisin.rnn import GRU as GRU
+    from noisin.rnn import LSTM as LSTM
+    from noisin.rnn import RNN as RNN
 
 __version__ = "0.1.0"
 
-_MODULES = ("errors", "functional", "likelihoods", "noise", "testing")
+_MODULES = ("errors", "functional", "likelihoods", "noise", "regularizers", "testing")
 _HOME = {
+    "GRU": "rnn",
+    "LSTM": "rnn",
+    "RNN": "rnn",
+    "GRUCell": "cells",
+    "LSTMCell": "cells",
+    "RNNCell": "cells",
+    "Noisy": "cells",
+    "unroll": "cells",
+    "convert": "conversion",
+    "revert": "conversion",
     "linear_nll": "linear",
+    "noise_off": "injection",
+    "noise_on": "injection",
+    "set_noise": "injection",
 }
 
 __all__ = ["__version__", *_MODULES, *_HOME]

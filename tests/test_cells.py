@@ -1,0 +1,284 @@
+"""Cells, noise around any transition, and the loop over time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import noisin
+from noisin import noise
+from noisin.errors import InvalidType, InvalidValue, Unsupported
+from tests.cases import F, H
+
+D64 = {"dtype": torch.float64}
+X = (6, 2, F)
+LAYERS = {
+    "tanh": (noisin.RNN, noisin.RNNCell, nn.RNNCell, {}),
+    "relu": (noisin.RNN, noisin.RNNCell, nn.RNNCell, {"nonlinearity": "relu"}),
+    "sigmoid": (noisin.RNN, noisin.RNNCell, None, {"nonlinearity": "sigmoid"}),
+    "lstm": (noisin.LSTM, noisin.LSTMCell, nn.LSTMCell, {}),
+    "gru": (noisin.GRU, noisin.GRUCell, nn.GRUCell, {"site": "read"}),
+}
+
+
+def cell_weights(layer: nn.RNNBase) -> dict[str, Tensor]:
+    return {name.removesuffix("_l0"): w for name, w in layer.state_dict().items()}
+
+
+def pair(kind: str, law: Any = noise.Gaussian(0.5), **kwargs: Any) -> tuple[Any, Any]:  # noqa: B008
+    """A layer of one kind and the cell with the same weights."""
+    layer_class, cell_class, _, extra = LAYERS[kind]
+    layer = layer_class(F, H, noise=law, **extra, **D64, **kwargs)
+    cell = cell_class(F, H, noise=law, **extra, **D64, **kwargs)
+    cell.load_state_dict(cell_weights(layer), strict=True)
+    return layer, cell
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+@pytest.mark.parametrize("mode", ["additive", "multiplicative"])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_an_unrolled_cell_is_the_layer(kind: str, mode: str, feedback: bool) -> None:
+    layer, cell = pair(kind, mode=mode, feedback=feedback)
+    x, eps = torch.randn(X, **D64), torch.randn(6, 2, H, **D64)
+    h_0 = torch.randn(1, 2, H, **D64)
+    hx, state = ((h_0, h_0), (h_0[0], h_0[0])) if kind == "lstm" else (h_0, h_0[0])
+    for given, start in ((hx, state), (None, None)):
+        want, want_state = layer(x, given, eps=eps[None])
+        z, final = noisin.unroll(cell, x, start, eps=eps)
+        assert_close(z, want)
+        last = final[0] if kind == "lstm" else final[-1] if isinstance(final, tuple) else final
+        want_last = want_state[0] if kind == "lstm" else want_state
+        assert_close(last, want_last[0])  # of a reading GRU's pair, the carry
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LAYERS if kind != "sigmoid"])
+def test_without_noise_a_cell_is_torchs(kind: str) -> None:
+    _, ours_class, theirs_class, extra = LAYERS[kind]
+    extra = {k: v for k, v in extra.items() if k != "site"}
+    for bias in (True, False):
+        theirs = theirs_class(F, H, bias=bias, **extra)
+        ours = ours_class(F, H, bias, **extra)
+        ours.load_state_dict(theirs.state_dict(), strict=True)
+        theirs.load_state_dict(ours.state_dict(), strict=True)
+        x = torch.randn(2, F)
+        for state in (None, theirs(x)):
+            got, want = ours(x, state), theirs(x, state)
+            assert isinstance(ours, theirs_class)
+            assert all(
+                map(torch.equal, *((s,) if isinstance(s, Tensor) else s for s in (got, want)))
+            )
+
+
+@pytest.mark.parametrize("kind", ["tanh", "lstm"])
+def test_a_callers_own_loop_is_the_unrolled_cell(kind: str) -> None:
+    _, cell = pair(kind)
+    x, eps = torch.randn(X, **D64), torch.randn(6, 2, H, **D64)
+    state, zs = None, []
+    for t in range(6):
+        state = cell(x[t], state, eps=eps[t])
+        zs.append(state[0] if kind == "lstm" else state)
+    assert torch.equal(torch.stack(zs), noisin.unroll(cell, x, eps=eps)[0])
+    torch.manual_seed(0)
+    drawn = cell(x[0])
+    assert not torch.equal(*((s[0] if kind == "lstm" else s) for s in (drawn, cell(x[0])))), (
+        "noise while training"
+    )
+    cell.eval()
+    assert_close(cell(x[0]), cell(x[0]))
+
+
+def test_noisy_wraps_torchs_cells_and_keeps_their_parameters() -> None:
+    inner = nn.LSTMCell(F, H, **D64)
+    cell = noisin.Noisy(inner, noise.Gaussian(0.5))
+    _, same = pair("lstm")
+    same.load_state_dict(inner.state_dict())
+    x, eps = torch.randn(X, **D64), torch.randn(6, 2, H, **D64)
+    assert_close(noisin.unroll(cell, x, eps=eps), noisin.unroll(same, x, eps=eps))
+    assert list(cell.parameters()) == list(inner.parameters())
+    cell.eval()
+    assert torch.equal(noisin.unroll(cell, x)[0], noisin.unroll(inner, x)[0])
+
+
+class LeakyState(NamedTuple):
+    h: Tensor
+    trace: Tensor
+
+
+class Leaky(nn.Module):
+    """A user's cell with a named state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(F + H, H, **D64)
+
+    def forward(self, x: Tensor, state: LeakyState | None) -> LeakyState:
+        if state is None:
+            state = LeakyState(x.new_zeros(len(x), H), x.new_zeros(len(x), H))
+        h = torch.tanh(self.linear(torch.cat([x, state.h], -1)))
+        return LeakyState(h, 0.9 * state.trace + h)
+
+
+class SaysOtherwise(nn.Module):
+    """A cell that keeps its hidden state last, in a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Leaky()
+
+    def forward(self, x: Tensor, state: dict[str, Tensor] | None) -> dict[str, Tensor]:
+        old = None if state is None else LeakyState(state["h"], state["trace"])
+        new = self.inner(x, old)
+        return {"trace": new.trace, "h": new.h}
+
+    def hidden(self, state: dict[str, Tensor]) -> Tensor:
+        return state["h"]
+
+    def with_hidden(self, state: dict[str, Tensor], z: Tensor) -> dict[str, Tensor]:
+        return {**state, "h": z}
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+def test_noisy_wraps_any_users_cell(feedback: bool) -> None:
+    leaky, x, eps = Leaky(), torch.randn(X, **D64), torch.randn(6, 2, H, **D64)
+    state, zs = None, []
+    for t in range(6):
+        state = leaky(x[t], state)
+        z = state.h * (1 + eps[t])
+        zs.append(z)
+        state = state._replace(h=z) if feedback else state
+    otherwise = SaysOtherwise()
+    otherwise.inner = leaky
+    for cell in (leaky, otherwise):
+        z, final = noisin.unroll(
+            noisin.Noisy(cell, noise.Gaussian(1.0), feedback=feedback), x, eps=eps
+        )
+        assert_close(z, torch.stack(zs))
+        got = LeakyState(final["h"], final["trace"]) if isinstance(final, dict) else final
+        assert type(got) is LeakyState
+        assert_close(got, state)
+
+
+def test_noisy_wraps_a_plain_function() -> None:
+    def cell(x: Tensor, state: Tensor | None) -> Tensor:
+        return x if state is None else 0.5 * state + x
+
+    noisy = noisin.Noisy(cell, noise.Gaussian(0.1), mode="additive")
+    x, eps = torch.randn(X), torch.randn(X)
+    z, _ = noisin.unroll(noisy, x, eps=eps)
+    assert_close(z[1], 0.5 * (x[0] + eps[0]) + x[1] + eps[1])
+
+
+@pytest.mark.parametrize("share", ["step", "sequence"])
+def test_share(share: str) -> None:
+    cell = noisin.Noisy(lambda x, state: x, noise.Gaussian(1.0), mode="additive", share=share)
+    z, _ = noisin.unroll(cell, torch.zeros(X))
+    assert bool((z == z[0]).all()) == (share == "sequence")
+
+
+def test_unbatched_and_single_steps() -> None:
+    _, cell = pair("lstm")
+    x, eps = torch.randn(6, F, **D64), torch.randn(6, H, **D64)
+    z, (h, c) = noisin.unroll(cell, x, eps=eps)
+    assert z.shape == (6, H)
+    assert h.shape == c.shape == (H,)
+    z1, _ = noisin.unroll(cell, x[:, None], eps=eps[:, None])
+    assert_close(z1[:, 0], z)
+
+
+def test_plain_cells_unroll_too() -> None:
+    cell, layer = nn.GRUCell(F, H), nn.GRU(F, H)
+    cell.load_state_dict(cell_weights(layer))
+    x = torch.randn(X)
+    assert_close(noisin.unroll(cell, x)[0], layer(x)[0])
+
+
+def test_a_reading_gru_cell_takes_and_returns_a_pair() -> None:
+    cell = noisin.GRUCell(F, H, site="read", noise=noise.Gaussian(1.0))
+    z, h = cell(torch.randn(2, F))
+    assert not torch.equal(z, h)
+    cell.eval()
+    z, h = cell(torch.randn(2, F), torch.zeros(2, H))
+    assert torch.equal(z, h)
+
+
+def test_nested_noise_is_additive_in_effect() -> None:
+    """Noise around noise: two independent factors."""
+    inner = noisin.Noisy(lambda x, state: x, noise.Bernoulli(0.5))
+    z, _ = noisin.unroll(noisin.Noisy(inner, noise.Bernoulli(0.5)), torch.ones(100, 50, 1))
+    assert set(z.unique().tolist()) == {0.0, 4.0}
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: noisin.Noisy(nn.LSTMCell, None), InvalidType, "Pass an instance"),
+        (lambda: noisin.Noisy(3, None), InvalidType, "got 3"),
+        (lambda: noisin.Noisy(nn.LSTM(2, 2), None), InvalidType, "use noisin.LSTM|Use noisin.LSTM"),
+        (lambda: noisin.Noisy(nn.LSTMCell(2, 2), 0.5), InvalidType, "noise.Gaussian"),
+        (lambda: noisin.Noisy(nn.LSTMCell(2, 2), None, mode="x"), InvalidValue, "mode must be"),
+        (lambda: noisin.RNNCell(2, 2, nonlinearity="elu"), InvalidValue, "got 'elu'"),
+        (lambda: noisin.GRUCell(2, 2, site="x"), InvalidValue, "site must be"),
+        (lambda: noisin.unroll(nn.LSTMCell(2, 2), torch.zeros(0, 1, 2)), InvalidValue, "T > 0"),
+        (lambda: noisin.unroll(nn.LSTMCell(2, 2), torch.zeros(2)), InvalidValue, r"got \(2,\)"),
+        (
+            lambda: noisin.unroll(
+                nn.LSTMCell(2, 2), torch.zeros(3, 1, 2), eps=torch.zeros(3, 1, 2)
+            ),
+            InvalidValue,
+            "Wrap it",
+        ),
+        (
+            lambda: noisin.unroll(
+                noisin.LSTMCell(2, 2), torch.zeros(3, 1, 2), eps=torch.zeros(2, 1, 2)
+            ),
+            InvalidValue,
+            "3 steps",
+        ),
+        (
+            lambda: noisin.LSTMCell(2, 2)(torch.zeros(1, 2), eps=torch.zeros(1, 3)),
+            InvalidValue,
+            r"shape \(1, 2\) of h, got \(1, 3\)",
+        ),
+        (
+            lambda: noisin.LSTMCell(2, 2)(torch.zeros(1, 2), eps=torch.full((1, 2), torch.nan)),
+            InvalidValue,
+            "NaN",
+        ),
+        (
+            lambda: noisin.LSTMCell(2, 2, noise=noise.Gaussian(1.0), feedback=False)(
+                torch.zeros(1, 2)
+            ),
+            Unsupported,
+            r"feedback=False.*unroll\(cell, x\)",
+        ),
+        (
+            lambda: noisin.LSTMCell(2, 2, noise=noise.Gaussian(1.0), share="sequence")(
+                torch.zeros(1, 2)
+            ),
+            Unsupported,
+            "share='sequence'",
+        ),
+    ],
+)
+def test_bad_input(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: noisin.GRUCell(F, H, noise=noise.Gaussian(1.0)),
+        lambda: noisin.Noisy(nn.GRUCell(F, H), noise.Gaussian(1.0)),
+        lambda: noisin.Noisy(noisin.GRUCell(F, H), noise.Gaussian(1.0)),
+    ],
+)
+def test_noise_on_a_grus_only_state_warns(make: Any) -> None:
+    with pytest.warns(UserWarning, match="multiplies along its carry.*site='read'"):
+        make()
+    noisin.Noisy(noisin.GRUCell(F, H, site="read"), noise.Gaussian(1.0))
+    noisin.GRUCell(F, H)
