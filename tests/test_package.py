@@ -1,0 +1,164 @@
+"""The package: its wheel, its light imports, its floors, and the code in its README."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import noisin
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "noisin"
+
+# A module imports from its own floor or below. Modules that are not listed belong to their folder.
+FLOORS = {
+    0: [
+        *("errors", "parameters", "layout", "checks", "source", "centred", "noise", "functional"),
+        *("likelihoods", "linear"),
+    ],
+    1: ["injection", "stack", "rnn", "cells", "conversion", "testing"],
+    2: ["regularizers"],
+}
+WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters"]
+
+
+def python(code: str) -> str:
+    """Run code in a fresh interpreter and return what it prints."""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_version() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", noisin.__version__)
+    assert f"## {noisin.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {noisin.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.parametrize("module", WITHOUT_TORCH)
+def test_imports_without_torch(module: str) -> None:
+    """With torch blocked, what needs none still loads."""
+    python(f"import sys; sys.modules['torch'] = None; import {module}")
+
+
+def test_ranges_are_readable_without_torch() -> None:
+    printed = python(
+        "import sys; sys.modules['torch'] = None\n"
+        "from noisin import parameters\n"
+        "print(parameters.RANGES['Bernoulli']['gamma'])"
+    )
+    assert printed.strip() == "(0, 1]"
+
+
+def test_the_library_loads_torch_and_numpy_at_most() -> None:
+    """Of what is installed beside the standard library, only torch and what it loads itself."""
+    loaded = "print(sorted({m.split('.')[0] for m in sys.modules}))"
+    theirs = set(ast.literal_eval(python(f"import sys, torch, numpy; {loaded}")))
+    everything = "import sys, noisin; [getattr(noisin, n) for n in noisin.__all__]; "
+    ours = set(ast.literal_eval(python(everything + loaded)))
+    extra = {name for name in ours - theirs - {"noisin"} if name not in sys.stdlib_module_names}
+    assert not {name for name in extra if not name.startswith("_")}
+
+
+def test_every_public_name_loads_and_is_listed() -> None:
+    assert dir(noisin) == sorted(noisin.__all__)
+    for name in noisin.__all__:
+        assert getattr(noisin, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = noisin.nonsense
+
+
+def test_a_function_is_never_hidden_by_a_module_of_its_name() -> None:
+    for name in ("convert", "revert", "unroll"):
+        assert python(f"import noisin; noisin.revert; print(callable(noisin.{name}))") == "True\n"
+
+
+def floor_of(module: str) -> int:
+    top = module.removeprefix("noisin.").split(".")[0]
+    found = [floor for floor, names in FLOORS.items() if top in names]
+    assert found, f"{module} stands on no floor: add it to FLOORS"
+    return found[0]
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of ours that a file imports, but for those that only a type checker sees."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name.startswith("noisin.")}
+        elif isinstance(node, ast.ImportFrom) and node.module == "noisin":
+            found |= {f"noisin.{a.name}" for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("noisin."):
+            found.add(node.module or "")
+    return found
+
+
+def modules() -> list[Path]:
+    return [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_no_import_goes_up_a_floor(path: Path) -> None:
+    module = "noisin." + ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    for imported in imports_of(path):
+        assert floor_of(imported) <= floor_of(module), f"{module} imports {imported}"
+
+
+def test_no_import_goes_in_a_circle() -> None:
+    graph = {path.stem: {i.split(".")[1] for i in imports_of(path)} for path in modules()}
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, f"circle: {' → '.join((*above, name))}"
+        for below in graph.get(name, set()) - {name}:
+            visit(below, (*above, name))
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_the_code_in_the_readme_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    python("\n".join(blocks))
+
+
+def test_links_in_the_docs_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
+    """Built, installed without extras, and used where neither the sources nor the tools are."""
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("noisin-*.whl")
+    venv.create(tmp_path / "env", with_pip=True)
+    clean = tmp_path / "env" / "bin" / "python"
+    pip = [clean, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel]
+    install = subprocess.run(pip, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert install.returncode == 0, install.stderr
+    code = (
+        "import importlib.metadata, importlib.util, pathlib, torch, noisin\n"
+        "for tool in ('pytest', 'scipy', 'hypothesis', 'mypy', 'optuna', 'matplotlib'):\n"
+        "    assert importlib.util.find_spec(tool) is None, tool\n"
+        "rnn = noisin.LSTM(3, 4, num_layers=2, noise=noisin.noise.Gaussian(1.1))\n"
+        "rnn(torch.randn(5, 2, 3))[0].sum().backward()\n"
+        "assert noisin.__version__ == importlib.metadata.version('noisin')\n"
+        "assert (pathlib.Path(noisin.__file__).parent / 'py.typed').exists()\n"
+        "print(noisin.__file__)"
+    )
+    run = subprocess.run(
+        [clean, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert str(tmp_path) in run.stdout
