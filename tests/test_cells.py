@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 from torch.testing import assert_close
 
 import noisin
@@ -162,6 +163,73 @@ def test_noisy_wraps_any_users_cell(feedback: bool) -> None:
         assert_close(got, state)
 
 
+class NamesALayerHidden(nn.Module):
+    """A cell with a layer, or a number, called hidden: the commonest name there is."""
+
+    def __init__(self, extra: Any = None) -> None:
+        super().__init__()
+        self.inner = nn.Linear(F, H, **D64)
+        self.hidden = nn.Linear(H, H, **D64) if extra is None else extra
+
+    def forward(self, x: Tensor, h: Tensor | None) -> Tensor:
+        past = 0 if h is None else h if isinstance(self.hidden, int) else self.hidden(h)
+        return torch.tanh(self.inner(x) + past)
+
+
+@pytest.mark.parametrize("extra", [None, 4])
+def test_an_attribute_called_hidden_is_no_method(extra: Any) -> None:
+    cell, x, eps = NamesALayerHidden(extra), torch.randn(X, **D64), torch.randn(6, 2, H, **D64)
+    state, zs = None, []
+    for t in range(6):
+        state = cell(x[t], state) * (1 + eps[t])
+        zs.append(state)
+    z, _ = noisin.unroll(noisin.Noisy(cell, None), x, eps=eps)
+    assert_close(z, torch.stack(zs))
+
+
+def test_one_method_without_the_other_is_refused() -> None:
+    class Half(Leaky):
+        def hidden(self, state: LeakyState) -> Tensor:
+            return state.h
+
+    with pytest.raises(InvalidType, match="needs both or neither"):
+        noisin.unroll(noisin.Noisy(Half(), LAW), torch.randn(X, **D64))
+
+
+LAW = noise.Gaussian(0.5)
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_hooks_of_a_cell_run_at_every_step(feedback: bool, training: bool) -> None:
+    cell = noisin.LSTMCell(F, H, noise=LAW, feedback=feedback).train(training)
+    calls: list[int] = []
+    cell.register_forward_hook(lambda *_: calls.append(1))
+    prune.random_unstructured(cell, "weight_hh", 0.5)
+    for _ in range(2):  # a pruned weight is made anew by a hook before each pass
+        noisin.unroll(cell, torch.randn(X))[0].sum().backward()
+    assert len(calls) == 12
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+def test_eps_is_applied_by_unroll_whenever_given(feedback: bool) -> None:
+    cell = noisin.LSTMCell(F, H, noise=LAW, feedback=feedback, **D64)
+    x, eps = torch.randn(X, **D64), torch.randn(6, 2, H)
+    want = noisin.unroll(cell, x, eps=eps)[0]
+    assert want.dtype == torch.float64
+    lawless = noisin.LSTMCell(F, H, feedback=feedback, **D64)
+    lawless.load_state_dict(cell.state_dict())
+    for other in (cell.eval(), lawless, lawless.eval()):
+        with noisin.noise_off(other):
+            assert torch.equal(noisin.unroll(other, x, eps=eps)[0], want)
+
+
+def test_a_list_for_a_state_stays_a_list() -> None:
+    cell = noisin.Noisy(lambda x, state: [x, x], LAW)
+    _, state = noisin.unroll(cell, torch.randn(X))
+    assert type(state) is list
+
+
 def test_noisy_wraps_a_plain_function() -> None:
     def cell(x: Tensor, state: Tensor | None) -> Tensor:
         return x if state is None else 0.5 * state + x
@@ -238,6 +306,66 @@ def test_nested_noise_is_additive_in_effect() -> None:
             InvalidValue,
             "3 steps",
         ),
+        (lambda: noisin.unroll(nn.LSTMCell, torch.zeros(3, 1, 2)), InvalidType, "Pass an instance"),
+        (
+            lambda: noisin.unroll(nn.LSTM(2, 2), torch.zeros(3, 1, 2)),
+            InvalidType,
+            "whole sequences",
+        ),
+        (
+            lambda: noisin.unroll(nn.LSTMCell(2, 2), [1.0]),
+            InvalidType,
+            "x must be a tensor, got list",
+        ),
+        (
+            lambda: noisin.unroll(noisin.LSTMCell(2, 2), torch.zeros(3, 1, 2), eps=[0.0]),
+            InvalidType,
+            "got list",
+        ),
+        (
+            lambda: noisin.unroll(
+                noisin.LSTMCell(2, 2), torch.zeros(3, 1, 2), eps=torch.tensor(0.0)
+            ),
+            InvalidValue,
+            r"got \(\)",
+        ),
+        (
+            lambda: noisin.LSTMCell(2, 2)(torch.zeros(1, 2), eps=torch.zeros(1, 2, dtype=int)),
+            InvalidType,
+            "int64",
+        ),
+        (lambda: noisin.LSTMCell(2, 2)(torch.zeros(1, 2), eps=0.1), InvalidType, "got float"),
+        (
+            lambda: noisin.RNNCell(2, 3, nonlinearity="sigmoid")(
+                torch.zeros(2, 2), torch.zeros(1, 3)
+            ),
+            InvalidValue,
+            r"state of shape \(2, 3\), got \(1, 3\)",
+        ),
+        (
+            lambda: noisin.RNNCell(2, 3, nonlinearity="sigmoid")(torch.zeros(2, 1, 2)),
+            InvalidValue,
+            "one step",
+        ),
+        (
+            lambda: noisin.GRUCell(2, 3, site="read")(torch.zeros(2, 2), (torch.zeros(2, 3),) * 3),
+            InvalidValue,
+            "got 3 parts",
+        ),
+        (
+            lambda: noisin.GRUCell(2, 3)(torch.zeros(2, 2), (torch.zeros(2, 3),) * 2),
+            InvalidValue,
+            "got tuple",
+        ),
+        (
+            lambda: noisin.unroll(
+                noisin.Noisy(lambda x, s: {"h": x}, None),
+                torch.zeros(3, 1, 2),
+                eps=torch.zeros(3, 1, 2),
+            ),
+            InvalidType,
+            "got dict. Let the cell say",
+        ),
         (
             lambda: noisin.LSTMCell(2, 2)(torch.zeros(1, 2), eps=torch.zeros(1, 3)),
             InvalidValue,
@@ -282,3 +410,21 @@ def test_noise_on_a_grus_only_state_warns(make: Any) -> None:
         make()
     noisin.Noisy(noisin.GRUCell(F, H, site="read"), noise.Gaussian(1.0))
     noisin.GRUCell(F, H)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: noisin.GRUCell(F, H), lambda: noisin.GRU(F, H, site="state")]
+)
+def test_it_warns_when_noise_comes_later_and_points_at_the_caller(make: Any) -> None:
+    module = make()
+    with pytest.warns(UserWarning, match="carry"):
+        noisin.set_noise(module, LAW)
+    noisin.set_noise(module, noise.Gaussian(0.1))  # a schedule is not told again and again
+    for call in (
+        lambda: noisin.GRU(F, H, noise=LAW, site="state"),
+        lambda: noisin.GRUCell(F, H, noise=LAW),
+        lambda: noisin.Noisy(nn.GRUCell(F, H), LAW),
+    ):
+        with pytest.warns(UserWarning, match="carry") as caught:
+            call()
+        assert caught[0].filename == __file__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 import noisin
 from noisin import noise
-from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.errors import InvalidType, InvalidValue, NoisinError, Unsupported
 from noisin.regularizers import DropoutLSTMCell, Zoneout
 
 F, H = 3, 4
@@ -109,18 +110,19 @@ def test_where(where: Any, converted: set[str]) -> None:
 def test_settings_reach_the_modules() -> None:
     g = torch.Generator()
     model = nn.ModuleList([nn.LSTM(F, H, 2), nn.GRU(F, H, 2)])
-    laws = [noise.Gaussian(0.1), None]
     noisin.convert(
-        model, laws, mode="additive", feedback=False, noisy_layers="last", share="sequence",
+        model, LAW, mode="additive", feedback=False, noisy_layers="last", share="sequence",
         generator=g, site="state",
     )  # fmt: skip
     for m in model:
-        assert m.noise == tuple(laws)
+        assert m.noise == LAW
         assert (m.noise_mode, m.feedback, m.noisy_layers, m.share) == (
             *("additive", False, "last", "sequence"),
         )
         assert m.generator is g
     assert model[1].site == "state"
+    noisin.convert(model, [LAW, None])
+    assert model[0].noise == (LAW, None)
 
 
 def test_hooks_survive() -> None:
@@ -224,6 +226,78 @@ def test_subclasses_of_ours_keep_working() -> None:
     rnn = MyNoisyLSTM(F, H, noise=LAW)
     assert not torch.equal(rnn(torch.randn(5, 2, F))[0], rnn.eval()(torch.randn(5, 2, F))[0])
     noisin.set_noise(rnn, None)
+
+
+def test_converting_in_eval_stays_in_eval() -> None:
+    rnn = noisin.convert(nn.LSTM(F, H).eval(), LAW)
+    assert not rnn.training
+    x = torch.randn(5, 2, F)
+    assert torch.equal(rnn(x)[0], rnn(x)[0])
+
+
+def test_a_reading_gru_cell_keeps_its_site() -> None:
+    cell = noisin.convert(noisin.GRUCell(F, H, site="read"), LAW)
+    assert cell.site == "read"
+    with pytest.raises(Unsupported, match="has a pair"):
+        noisin.revert(cell)
+
+
+def test_parametrized_modules_of_ours_are_refused_with_the_right_advice() -> None:
+    rnn = noisin.LSTM(F, H, noise=LAW)
+    nn.utils.parametrizations.weight_norm(rnn, "weight_hh_l0")
+    with pytest.raises(Unsupported, match="converted already"):
+        noisin.convert(rnn, LAW)
+    with pytest.raises(Unsupported, match="Remove its parametrizations"):
+        noisin.revert(rnn)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_made_inside_a_switch_does_not_keep_it(copied: Any) -> None:
+    for module in (noisin.LSTM(F, H, noise=LAW), noisin.LSTMCell(F, H, noise=LAW)):
+        with noisin.noise_off(module):
+            twin = copied(module)
+            assert module._noise_switch is False
+        assert twin._noise_switch is None
+
+
+def test_reverting_inside_a_switch_leaves_no_trace() -> None:
+    rnn = noisin.LSTM(F, H, noise=LAW)
+    with noisin.noise_off(rnn):
+        noisin.revert(rnn)
+    assert "_noise_switch" not in vars(rnn)
+
+
+def test_converting_inside_a_switch_obeys_it() -> None:
+    rnn = noisin.LSTM(F, H, noise=LAW)
+    x = torch.randn(5, 2, F)
+    with noisin.noise_off(rnn):
+        noisin.convert(rnn, noise.Gaussian(1.0))
+        assert torch.equal(rnn(x)[0], rnn(x)[0])
+    assert not torch.equal(rnn(x)[0], rnn(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: noisin.convert(LAW, m), "expected a model, a torch.nn.Module, got Gaussian"),
+        (lambda m: noisin.set_noise(5, LAW), "set_noise: expected a model"),
+        (lambda m: noisin.revert("m"), "got str"),
+        (lambda m: noisin.noise_off(5).__enter__(), "noise_off: expected a model"),
+        (lambda m: noisin.convert(m, LAW, where=5), "where must be a pattern"),
+        (lambda m: noisin.convert(m, LAW, where=nn.LSTM), "where must be a pattern"),
+        (lambda m: noisin.convert(m, LAW, where=["encoder", "typo"]), "is named 'typo'"),
+        (lambda m: noisin.convert(m, LAW, site="bogus"), "site must be"),
+        (lambda m: noisin.convert(nn.LSTMCell(F, H), LAW, noisy_layers="x"), "noisy_layers must"),
+        (lambda m: noisin.convert(m, LAW, where="encoder", share="x"), "share must be"),
+        (lambda m: noisin.convert(nn.LSTMCell(F, H), LAW, share="sequence"), "share='sequence'"),
+        (lambda m: noisin.convert(m, [LAW, None], where="encoder", noisy_layers="last"), "per la"),
+        (lambda m: noisin.set_noise(noisin.LSTM(F, H, 2, noisy_layers="last"), [LAW, None]),
+         "give it one noise"),
+    ],
+)  # fmt: skip
+def test_bad_calls(call: Any, message: str) -> None:
+    with pytest.raises(NoisinError, match=message):
+        call(Model())
 
 
 def test_a_gru_cell_warns() -> None:

@@ -350,6 +350,17 @@ def test_poisson_overflows_to_infinity():
             assert gradient(nll, above - 0.2).isfinite()
 
 
+def test_a_count_of_zero_at_rate_zero_is_certain():
+    s = torch.tensor([-math.inf, -math.inf])
+    assert Poisson().nll(s=s, x=torch.tensor([0, 2])).tolist() == [0.0, math.inf]
+
+
+def test_no_class_number_means_ignore():
+    x = torch.tensor([[-100]])
+    with pytest.raises((IndexError, RuntimeError)):
+        torch.func.vmap(lambda x: Categorical().nll(s=torch.zeros(1, 3), x=x))(x)
+
+
 def test_impossible_classes_have_probability_zero():
     s = torch.tensor([[0.0, -math.inf, -math.inf]] * 2)
     x = torch.tensor([0, 2])

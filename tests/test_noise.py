@@ -24,7 +24,7 @@ from torch.distributions import (
 from torch.distributions.transforms import TanhTransform
 
 from noisin import noise, parameters
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.source import Source
 from tests import stats
 
@@ -216,7 +216,10 @@ def test_one_dict_of_names() -> None:
             InvalidValue,
             r"keep probability.*\(0, 1\], got 1.1.*from_v",
         ),
-        (lambda: noise.Bernoulli(0), InvalidValue, r"\(0, 1\], got 0"),
+        (lambda: noise.Bernoulli(0), InvalidValue, r"\(0, 1\], got 0\.$"),
+        (lambda: noise.Gaussian(10**400), InvalidValue, "got inf"),
+        (lambda: noise.Gaussian(1).sample((2,), like=torch.float32), InvalidType, "torch.float32"),
+        (lambda: noise.Gaussian(1).sample(2, like=torch.zeros(1)), InvalidType, r"Pass \(2,\)"),
         (lambda: noise.Gaussian(-3), InvalidValue, r"standard deviation.*\[0, inf\), got -3"),
         (lambda: noise.Gaussian(math.nan), InvalidValue, "got nan"),
         (lambda: noise.Gaussian(math.inf), InvalidValue, "got inf"),
@@ -301,7 +304,14 @@ class Own:
     def sample(self, shape, *, like, generator=None):
         if self.fault == "global stream":
             return torch.randn(shape, dtype=like.dtype)
-        eps = self.mean + torch.randn(shape, dtype=like.dtype, generator=generator)
+        if self.fault == "signature":
+            raise TypeError("sample() got an unexpected keyword argument 'like'")
+        if self.fault == "float64":
+            return torch.randn(shape, dtype=torch.float64, generator=generator)
+        if self.fault == "last dimension":
+            return torch.randn(shape[-1:], dtype=like.dtype, generator=generator)
+        draw = torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)
+        eps = self.mean + draw
         match self.fault:
             case "shape":
                 return eps[:-1]
@@ -312,6 +322,13 @@ class Own:
             case "list":
                 return eps.tolist()
         return eps
+
+
+class OwnModule(torch.nn.Module):
+    variance = 1.0
+
+    def sample(self, shape, *, like, generator=None):
+        return torch.randn(shape, dtype=like.dtype, generator=generator)
 
 
 class TestOwnNoise:
@@ -328,12 +345,21 @@ class TestOwnNoise:
     @pytest.mark.parametrize(
         ("own", "message"),
         [
-            (Own(mean=1.0), "must be centred, but 65536 draws have mean"),
+            (Own(mean=1.0), "must be centred, but 262144 draws have mean"),
             (Own(mean=-0.1), "must be centred"),
+            (Own(mean=0.03), "must be centred"),
+            (Own(mean=0.35, variance=100.0), "must be centred"),
+            (Own(variance=100.0), "variance is stated as 100"),
+            (Own(variance=0.01), "variance is stated as 0.01"),
+            (Own(fault="float64"), r"asked for .* torch.float32, got .* torch.float64"),
+            (Own(fault="last dimension"), r"got \(4,\)"),
+            (Own(fault="signature"), r"expected sample\(self, shape, \*, like, generator=None\)"),
+            (noise.from_distribution(Normal(1e8, 1.0)), "variance is stated as 1, but"),
+            (OwnModule(), "state_dict. Use a frozen dataclass"),
             (Own(variance=-1.0), "variance must be a finite number"),
             (Own(variance=math.nan), "variance must be a finite number"),
             (Own(variance="1"), "variance must be a finite number"),  # type: ignore[arg-type]
-            (Own(fault="shape"), r"got \(65535,\)"),
+            (Own(fault="shape"), r"asked for shape \(2, 3, 4\).*got \(1, 3, 4\)"),
             (Own(fault="dtype"), "torch.float16"),
             (Own(fault="nan"), "infinity or NaN"),
             (Own(fault="list"), r"asked for shape"),
@@ -347,6 +373,122 @@ class TestOwnNoise:
         with pytest.raises((InvalidValue, InvalidType), match=message):
             noise.validate(own)
 
+    def test_a_subclass_of_a_family_is_a_noise_of_ones_own(self) -> None:
+        class Mine(noise.Gaussian):
+            pass
+
+        assert noise.validate(Mine(0.5)).variance == 0.25
+        with pytest.raises(InvalidValue, match="standard deviation"):
+            Mine(-1)
+
+    def test_under_another_default_device(self) -> None:
+        with torch.device("meta"):
+            noise.validate(Own())
+            with pytest.raises(InvalidValue, match="meta"):
+                noise.from_distribution(Uniform(0.0, 1.0, validate_args=False))
+
     def test_a_rare_and_large_noise_is_not_refused(self) -> None:
         noise.validate(noise.from_distribution(Uniform(-1.0, 1.0)))
         noise.validate(noise.from_distribution(StudentT(2.5)))
+
+
+CONTINUOUS = [n for n in CASES if not isinstance(n, noise.Bernoulli)]
+
+
+@pytest.mark.parametrize("n", CONTINUOUS, ids=str)
+def test_log_prob(n: noise.Family) -> None:
+    eps = torch.from_numpy(draw(n, 1000))
+    ends = np.array(law(n).support())
+    near = np.abs(eps.numpy()[:, None] - ends).min(1) < 1e-3 * n.std  # a pole there is steep
+    eps = eps[~torch.from_numpy(near)]
+    expected = law(n).logpdf(eps.numpy())
+    np.testing.assert_allclose(n.log_prob(eps).numpy(), expected, rtol=1e-6, atol=1e-6)
+    assert n.log_prob(eps.float()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("n", [noise.Gamma(0.5), noise.Beta(1.0), noise.ChiSquare(2.0)], ids=str)
+def test_density_is_zero_outside_the_support(n: noise.Family) -> None:
+    assert n.log_prob(torch.tensor(-100.0)) == -math.inf
+
+
+@pytest.mark.parametrize(
+    "n", [noise.Bernoulli(0.5), *(f(0.0) for f in (noise.Gaussian, noise.Logistic))]
+)
+def test_no_density(n: noise.Family) -> None:
+    with pytest.raises(Unsupported, match="has no density"):
+        n.log_prob(torch.zeros(1))
+
+
+@pytest.mark.parametrize("n", CASES, ids=str)
+def test_exponential_moments(n: noise.Family) -> None:
+    """E[exp(t eps)] is finite just inside the interval, and infinite just outside."""
+    low, high = n.exponential_moments
+    assert low < 0 < high
+    if isinstance(n, noise.Bernoulli):
+        assert (low, high) == (-math.inf, math.inf)
+        return
+    for end in (low, high):
+        if math.isinf(end):
+            continue
+        x = np.sign(end) * 1e6 * max(n.std, 1 / abs(end)) * np.array([1, 2])
+        for factor, grows in ((0.98, False), (1.02, True)):  # the tail of the integrand
+            near, far = (
+                n.log_prob(torch.from_numpy(x)) + factor * end * torch.from_numpy(x)
+            ).tolist()
+            assert (far > near) == grows
+
+
+GRID = torch.linspace(1 / 64, 63 / 64, 63, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "n",
+    [noise.Gumbel(1.3), noise.Laplace(1.3), noise.Logistic(1.3)],
+    ids=str,
+)
+def test_quantiles_of_known_uniforms(n: noise.Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fed known uniforms, a draw by inversion is scipy's quantile: no sample could show it so."""
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: GRID.clone())
+    eps = n.sample((63,), like=GRID)
+    np.testing.assert_allclose(eps.numpy(), law(n).ppf(GRID.numpy()), rtol=1e-12, atol=1e-13)
+
+
+def test_a_tiny_keep_probability_is_not_that_of_a_coarse_uniform() -> None:
+    """In float32 a uniform below 1e-9 is zero: it would be kept sixty times too often."""
+    calls: list[torch.dtype] = []
+    source = Source((10,), torch.float32, torch.device("cpu"), None)
+    wide = Source.widened
+
+    def spy(self: Source) -> Source:
+        calls.append(self.dtype)
+        return wide(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Source, "widened", spy)
+        noise.Bernoulli(1e-9)._draw(source)
+        assert calls == [torch.float32]
+        noise.Bernoulli(0.5)._draw(source)
+        assert calls == [torch.float32]
+
+
+def test_a_beta_near_one_keeps_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a tiny gamma, eta is within 1e-9 of one: what counts is 1 - eta."""
+    n = noise.Beta(1e-9)
+    log_gammas = iter([torch.tensor([0.0], dtype=torch.float64), torch.tensor([-25.0]).double()])
+    monkeypatch.setattr(Source, "log_gamma", lambda *_: next(log_gammas))
+    eps = n.sample((1,), like=torch.empty((), dtype=torch.float64))
+    w = 1 / (1 + math.exp(25.0))
+    exact = n._scale * (n.gamma / (n.alpha + n.gamma) - w)
+    assert eps.item() == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "n", [noise.ChiSquare(0.1), noise.Gamma(1000.0, alpha=1e-3), noise.Beta(1.0, alpha=1e-9)]
+)
+def test_rare_large_draws_that_a_dtype_cannot_hold_are_refused(n: noise.Family) -> None:
+    largest = n._largest
+    assert largest > 40 * n.std / 2
+    if largest > torch.finfo(torch.float16).max:
+        with pytest.raises(InvalidValue, match="float16 ends at"):
+            n.sample((2,), like=torch.zeros(1).half())
+    assert np.abs(draw(n, 400_000)).max() < largest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -145,7 +146,7 @@ def test_noise_while_training_only(case: Case) -> None:
         assert_close(rnn(x, eps=0 * case.eps(5, 2))[0], clean)
 
 
-@pytest.mark.parametrize("case", PLAIN, ids=str)
+@pytest.mark.parametrize("case", PLAIN + UNFED, ids=str)
 def test_eps_is_applied_whenever_given(case: Case) -> None:
     x, eps = torch.randn(5, 2, F, dtype=torch.float64), case.eps(5, 2)
     rnn = case.make()
@@ -506,6 +507,50 @@ def test_bad_values() -> None:
         rnn(x, eps=[0.0])
     with pytest.raises(ValueError, match="dtype"):
         rnn(x.double())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("noisy_layers", ["all", "last"])
+@pytest.mark.parametrize("share", ["step", "sequence"])
+@pytest.mark.parametrize("case", PLAIN + UNFED, ids=str)
+def test_sample_eps_is_what_forward_draws(
+    case: Case, share: str, noisy_layers: str, layout: str
+) -> None:
+    rnn = replace(case, noisy_layers=noisy_layers).make(
+        share=share, batch_first=layout == "batch-first"
+    )
+    sequences = sequences_of(layout)
+    x, _, _ = arrange(
+        layout, sequences, case.eps(5, len(sequences)), as_tuple(case.state(len(sequences)))
+    )
+    torch.manual_seed(3)
+    want, _ = rnn(x)
+    torch.manual_seed(3)
+    eps = rnn.sample_eps(x)
+    assert_close(rnn(x, eps=eps)[0], want)
+
+
+def test_replicas_of_data_parallel_have_no_parameters_of_their_own() -> None:
+    case = Case("lstm")
+    rnn, x, eps = case.make(), torch.randn(5, 2, F, dtype=torch.float64), case.eps(5, 2)
+    replica = rnn._replicate_for_data_parallel()
+    replica._parameters = {}
+    for name, weight in rnn.named_parameters():
+        object.__setattr__(replica, name, weight.detach())
+    assert torch.equal(replica(x, eps=eps)[0], rnn(x, eps=eps)[0])
+
+
+@pytest.mark.parametrize("x", [[1.0, 2.0], np.zeros((5, 2, F))])
+def test_an_input_that_is_no_tensor(x: Any) -> None:
+    with pytest.raises(InvalidType, match="expected a tensor or a PackedSequence, got"):
+        noisin.LSTM(F, H, noise=noise.Gaussian(1.0))(x)
+
+
+def test_a_state_of_another_dtype() -> None:
+    h = torch.zeros(1, 2, H)
+    for wrong in (h.double(), h.long()):
+        with pytest.raises(InvalidType, match="expected an initial state of torch.float32"):
+            noisin.GRU(F, H, noise=noise.Gaussian(1.0))(torch.zeros(5, 2, F), wrong)
 
 
 def test_packed_output_is_packed_as_the_input() -> None:

@@ -28,18 +28,34 @@ Cell = Callable[..., State]
 
 def hidden(cell: object, state: State) -> Tensor:
     """The hidden state h of a cell's state."""
-    h: Tensor
-    if hasattr(cell, "hidden"):
-        h = cell.hidden(state)
+    if _says_otherwise(cell):
+        h = cell.hidden(state)  # type: ignore[attr-defined]
     else:
-        h = state if isinstance(state, Tensor) else state[0]
+        h = state[0] if isinstance(state, tuple | list) and state else state
+    if not isinstance(h, Tensor):
+        raise InvalidType(
+            f"{type(cell).__name__}: expected a state that is a tensor or a tuple that starts with "
+            f"one, got {type(state).__name__}. Let the cell say where its hidden state is, by "
+            f"methods hidden(state) and with_hidden(state, z)."
+        )
     return h
+
+
+def _says_otherwise(cell: object) -> bool:
+    """Whether the cell's class has the two methods; an attribute such as a layer does not count."""
+    found = [callable(getattr(type(cell), name, None)) for name in ("hidden", "with_hidden")]
+    if any(found) and not all(found):
+        raise InvalidType(
+            f"{type(cell).__name__}: has one of the methods hidden(state) and "
+            f"with_hidden(state, z), and needs both or neither."
+        )
+    return all(found)
 
 
 def with_hidden(cell: object, state: State, z: Tensor) -> State:
     """A cell's state with z in place of its hidden state."""
-    if hasattr(cell, "with_hidden"):
-        return cell.with_hidden(state, z)
+    if _says_otherwise(cell):
+        return cell.with_hidden(state, z)  # type: ignore[attr-defined]
     if isinstance(state, Tensor):
         return z
     if hasattr(state, "_replace"):  # a named tuple
@@ -66,20 +82,32 @@ class NoisyCell(Injected):
             )
         state = self.transition(x, state)
         h = hidden(self, state)
-        return with_hidden(self, state, self._inject(h, self._drawn(h) if eps is None else eps))
+        if eps is None:
+            eps = self._drawn(h)
+        else:
+            self._check_given(h, eps)
+        return with_hidden(self, state, functional.inject(h, eps.to(h), self.noise_mode))
 
     def _drawn(self, h: Tensor) -> Tensor:
         assert self.noise is not None and not isinstance(self.noise, tuple)  # noqa: PT018
         return self._draw(self.noise, h.shape, h)
 
-    def _inject(self, h: Tensor, eps: Tensor) -> Tensor:
+    def _check_given(self, h: Tensor, eps: Tensor) -> None:
+        name = type(self).__name__
+        checks.require_noise_tensor(name, eps)
         if eps.shape != h.shape:
             raise InvalidValue(
-                f"{type(self).__name__}: expected eps of the shape {tuple(h.shape)} of h, got "
-                f"{tuple(eps.shape)}."
+                f"{name}: expected eps of the shape {tuple(h.shape)} of h, got {tuple(eps.shape)}."
             )
-        checks.require_finite(type(self).__name__, eps)
-        return functional.inject(h, eps.to(h), self.noise_mode)
+        checks.require_finite(name, eps)
+
+    def _clean_step(self, x: Tensor, state: State) -> State:
+        """The clean transition by way of ``__call__``, so that hooks run."""
+        before, self._noise_switch = self._noise_switch, False
+        try:
+            return self(x, state)
+        finally:
+            self._noise_switch = before
 
 
 class Noisy(NoisyCell):
@@ -114,20 +142,14 @@ class Noisy(NoisyCell):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(cell, type) or not callable(cell):
-            raise InvalidType(
-                f"Noisy: expected a cell (x, state) -> state, got {cell!r}. "
-                f"Pass an instance, such as torch.nn.LSTMCell(16, 16)."
-            )
-        if isinstance(cell, nn.RNNBase):
-            raise InvalidType(
-                f"Noisy: got {type(cell).__name__}, which runs whole sequences. Use "
-                f"noisin.{type(cell).__name__}(..., noise=noise) or noisin.convert."
-            )
+        checks.require_cell("Noisy", cell)
         self._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
         self.cell = cell
-        if isinstance(cell, nn.GRUCell) and getattr(cell, "site", "state") == "state":
-            warn_of_growth(self, "wrap noisin.GRUCell(..., site='read')")
+        self._warn_of_risks()
+
+    def _warn_of_risks(self) -> None:
+        if isinstance(self.cell, nn.GRUCell) and getattr(self.cell, "site", "state") == "state":
+            warn_of_growth(self, "wrap noisin.GRUCell(..., site='read')", stacklevel=4)
 
     def transition(self, x: Tensor, state: State = None) -> State:
         """The wrapped cell."""
@@ -184,6 +206,7 @@ class RNNCell(_TorchCell, nn.RNNCell):
             return nn.RNNCell.forward(self, x, state)
         w = self._weights
         h = x.new_zeros(*x.shape[:-1], self.hidden_size) if state is None else state
+        checks.cell_state("RNNCell", x, self.hidden_size, h)
         return functional.elman(w.project(x), (h,), w, "sigmoid")[0]
 
 
@@ -213,16 +236,31 @@ class GRUCell(_TorchCell, nn.GRUCell):
     def _choose_site(self, site: Site) -> None:
         checks.one_of("GRUCell: site", site, ("read", "state"))
         self.site = site
-        if site == "state":
-            warn_of_growth(self, "use site='read', whose state is a pair")
+        self._warn_of_risks()
+
+    def _warn_of_risks(self) -> None:
+        if self.site == "state":
+            warn_of_growth(self, "use site='read', whose state is a pair", stacklevel=5)
+
+    def extra_repr(self) -> str:
+        """Torch's own line, the noise and its site."""
+        return f"{super().extra_repr()}, site={self.site!r}"
 
     def transition(self, x: Tensor, state: State = None) -> State:
         """Torch's own step, or the one with a carry of its own."""
         if self.site == "state":
+            if state is not None:
+                checks.cell_state("GRUCell", x, self.hidden_size, state)
             return nn.GRUCell.forward(self, x, state)
         if state is None:
             state = x.new_zeros(*x.shape[:-1], self.hidden_size)
         pair = (state, state) if isinstance(state, Tensor) else tuple(state)
+        if len(pair) != 2:
+            raise InvalidValue(
+                f"GRUCell: with site='read' a state is a pair (z, h) or one tensor for both, got "
+                f"{len(pair)} parts."
+            )
+        checks.cell_state("GRUCell", x, self.hidden_size, *pair)
         return functional.gru(self._weights.project(x), pair, self._weights)
 
 
@@ -234,6 +272,8 @@ def unroll(
     A noisy cell emits its noisy z, and carries it on, or the clean h where its ``feedback`` is off.
     ``eps``, ``(T, N, H)``, is the caller's own noise for it, applied whenever given.
     """
+    checks.require_cell("unroll", cell)
+    checks.require_tensors("unroll", x=x)
     if x.dim() not in (2, 3) or len(x) == 0:
         raise InvalidValue(
             f"unroll: expected x of shape (T, N, F), or (T, F) without a batch, with T > 0, got "
@@ -244,7 +284,9 @@ def unroll(
             f"unroll: eps is given, but {type(cell).__name__} injects no noise. "
             f"Wrap it: noisin.Noisy(cell, None)."
         )
-    if eps is not None and len(eps) != len(x):
+    if eps is not None:
+        checks.require_noise_tensor("unroll", eps)
+    if eps is not None and eps.shape[:1] != x.shape[:1]:
         raise InvalidValue(
             f"unroll: expected eps for the {len(x)} steps of x, (T, N, H), got {tuple(eps.shape)}."
         )
@@ -270,6 +312,7 @@ def _noisy_step(cell: NoisyCell, eps: Tensor | None) -> Step:
     def noise(t: int, h: Tensor) -> Tensor:
         nonlocal shared
         if eps is not None:
+            cell._check_given(h, eps[t])
             return eps[t]
         if cell.share == "step":
             return cell._drawn(h)
@@ -278,9 +321,9 @@ def _noisy_step(cell: NoisyCell, eps: Tensor | None) -> Step:
         return shared
 
     def step(t: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        state = cell.transition(x, state)
+        state = cell._clean_step(x, state)
         h = hidden(cell, state)
-        z = cell._inject(h, noise(t, h))
+        z = functional.inject(h, noise(t, h).to(h), cell.noise_mode)
         return z, with_hidden(cell, state, z) if cell.feedback else state
 
     return step

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.distributions import Distribution
 
 from noisin.errors import InvalidType, InvalidValue
 
-_PROBES = 2**16
+_PROBES = 2**18
 # By the central limit theorem no centred noise of ordinary tails strays so far.
-_MOST_STANDARD_ERRORS = 10
+_MOST_STANDARD_ERRORS = 6
+# Heavy tails blur a sample's variance, but not beyond this factor.
+_VARIANCE_FACTOR = 4
 
 
 @runtime_checkable
@@ -63,7 +65,13 @@ class Centred:
 
     def _moment(self, name: str) -> float:
         try:
-            return float(getattr(self.distribution, name))
+            moment = getattr(self.distribution, name)
+            if moment.is_meta:
+                raise InvalidValue(
+                    "noise.from_distribution: the parameters are on the meta device and have no "
+                    "values. Make the noise outside of torch.device('meta')."
+                )
+            return float(moment)
         except NotImplementedError:
             raise InvalidValue(
                 f"noise.from_distribution: {self.distribution} does not know its {name}, which "
@@ -86,7 +94,9 @@ class Centred:
         """Draw ``eta - E[eta]`` of this shape, in the dtype and on the device of ``like``."""
         with torch.no_grad(), _drawing_from(generator):
             eta = self.distribution.sample(torch.Size(shape))
-        return (eta - self._moment("mean")).to(like)
+        eps = eta - self._moment("mean")
+        limit = min(torch.finfo(like.dtype).max, torch.finfo(eps.dtype).max)
+        return eps.clamp(-limit, limit).to(like)
 
 
 def from_distribution(distribution: Distribution) -> Centred:
@@ -131,17 +141,8 @@ def probe(noise: Noise) -> None:
             f"{name}: variance must be a finite number, not negative, got {variance!r}. "
             f"Return Var(eps) as a float."
         )
-    like = torch.empty((), dtype=torch.float64)
-    with torch.random.fork_rng(devices=[]):
-        eps = noise.sample((_PROBES,), like=like, generator=torch.Generator().manual_seed(0))
-    if not isinstance(eps, Tensor) or eps.shape != (_PROBES,) or eps.dtype != like.dtype:
-        given = f"{tuple(eps.shape)} of {eps.dtype}" if isinstance(eps, Tensor) else _described(eps)
-        raise InvalidValue(
-            f"{name}.sample: asked for shape ({_PROBES},) like a {like.dtype} tensor, got {given}. "
-            f"Draw `shape` entries in like.dtype on like.device."
-        )
-    if not eps.isfinite().all():
-        raise InvalidValue(f"{name}.sample: drew infinity or NaN. Noise must be finite.")
+    _trial_draw(noise, (2, 3, 4), torch.float32)
+    eps = _trial_draw(noise, (_PROBES,), torch.float64)
     mean, stderr = eps.mean().item(), math.sqrt(variance / _PROBES)
     if abs(mean) > _MOST_STANDARD_ERRORS * stderr + 1e-9:
         raise InvalidValue(
@@ -149,22 +150,56 @@ def probe(noise: Noise) -> None:
             f"variance of {variance:.4g} allows 0 ± {stderr:.2g}. Subtract the mean: the mode adds "
             f"it, as h + eps or h * (1 + eps)."
         )
+    found = eps.square().mean().item()
+    if not variance / _VARIANCE_FACTOR <= found <= variance * _VARIANCE_FACTOR:
+        raise InvalidValue(
+            f"{name}: its variance is stated as {variance:.4g}, but {_PROBES} draws have "
+            f"{found:.4g}. Return Var(eps), the mean of eps²."
+        )
+
+
+def _trial_draw(noise: Noise, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    name = type(noise).__name__
+    like = torch.empty((), dtype=dtype, device="cpu")
+    generator = torch.Generator(device="cpu").manual_seed(0)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            eps = noise.sample(shape, like=like, generator=generator)
+    except TypeError as error:
+        raise InvalidType(
+            f"{name}.sample: expected sample(self, shape, *, like, generator=None), but calling it "
+            f"so failed: {error}."
+        ) from error
+    if not isinstance(eps, Tensor) or eps.shape != shape or eps.dtype != dtype:
+        given = f"{tuple(eps.shape)} of {eps.dtype}" if isinstance(eps, Tensor) else _described(eps)
+        raise InvalidValue(
+            f"{name}.sample: asked for shape {shape} like a tensor of {dtype}, got {given}. "
+            f"Draw `shape` entries in like.dtype on like.device."
+        )
+    if not eps.isfinite().all():
+        raise InvalidValue(f"{name}.sample: drew infinity or NaN. Noise must be finite.")
+    return eps
 
 
 def _described(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"{value!r}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    shown = repr(value)
+    return shown if len(shown) < 80 else f"{shown[:77]}..."
 
 
 def require_noise(value: object) -> Noise:
     """Return ``value`` if it looks like a noise, else say what to pass instead."""
-    if isinstance(value, Noise) and not isinstance(value, type | Distribution):
+    if isinstance(value, Noise) and not isinstance(value, type | Distribution | nn.Module):
         return value
     if isinstance(value, type):
         advice = f"Pass an instance, such as {value.__name__}(...)."
     elif isinstance(value, Distribution):
         advice = "Centre it with noise.from_distribution."
     elif isinstance(value, str):
-        advice = f"Pass an instance, such as noise.FAMILIES[{value!r}](gamma=0.5)."
+        advice = "Pass an instance, such as noise.FAMILIES['gaussian'](gamma=0.5)."
+    elif isinstance(value, nn.Module):
+        advice = "A module would become part of the RNN's state_dict. Use a frozen dataclass."
     else:
         advice = "Pass, for example, noise.Gaussian(gamma=0.5), or None for no noise."
     raise InvalidType(

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 from torch import Generator, nn
 from torch.nn.utils import parametrize
 
+from noisin import checks
 from noisin.cells import GRUCell, LSTMCell, Noisy, RNNCell
-from noisin.errors import InvalidValue, Unsupported
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.functional import Mode, Share
 from noisin.injection import NOISE_ATTRIBUTES, Injected, Site, injected_modules
 from noisin.rnn import GRU, LSTM, RNN
@@ -64,6 +65,9 @@ def convert(
     >>> model["rnn"]
     LSTM(2, 3, noise=Gaussian(gamma=0.5), mode='multiplicative', feedback=False, noisy_layers='all')
     """
+    checks.require_module("convert", model)
+    checks.one_of("convert: noisy_layers", noisy_layers, ("all", "last"))
+    checks.one_of("convert: site", site, ("read", "state"))
     configured = []
     for name, module in _selected(model, where):
         # Try the settings on a twin, so that a refusal leaves the model as it was.
@@ -76,7 +80,7 @@ def convert(
         if isinstance(twin, GRU):
             twin._choose_site(site)
         elif isinstance(twin, GRUCell):
-            twin._choose_site("state")
+            twin._choose_site(getattr(module, "site", "state"))
         configured.append((module, twin))
     if not configured:
         raise InvalidValue(
@@ -95,12 +99,23 @@ def revert(model: Model) -> Model:
 
     :class:`~noisin.Noisy` wrappers are the caller's own and stay.
     """
+    checks.require_module("revert", model)
     modules = [m for m in injected_modules(model) if not isinstance(m, Noisy)]
     for module in modules:
+        if parametrize.is_parametrized(module):
+            raise Unsupported(
+                f"revert: a {type(module).__name__} belongs to torch.nn.utils.parametrize. Remove "
+                f"its parametrizations first."
+            )
         if type(module) not in NOISY.values():
             raise Unsupported(
                 f"revert: {type(module).__name__} is a subclass of noisin's and has no counterpart "
                 f"in torch. Replace it by hand."
+            )
+        if isinstance(module, GRUCell) and module.site == "read":
+            raise Unsupported(
+                "revert: torch's GRUCell has one tensor for its state, and one with site='read' "
+                "has a pair. Keep noisin's, without noise: noisin.set_noise(model, None)."
             )
         if getattr(module, "nonlinearity", None) == "sigmoid":
             raise Unsupported(
@@ -118,22 +133,44 @@ def revert(model: Model) -> Model:
 def _selected(model: nn.Module, where: Where | None) -> list[tuple[str, nn.Module]]:
     """The RNNs and cells to convert, each once, under the first name that is wanted."""
     selected: dict[nn.Module, str] = {}
+    used: set[str] = set()
+    patterns = _patterns(where)
     wrapped = {inner for m in model.modules() if isinstance(m, Noisy) for inner in m.modules()}
     for name, module in model.named_modules(remove_duplicate=False):
-        ready = module in wrapped or module in selected
         recurrent = isinstance(module, nn.RNNBase | nn.RNNCellBase)
-        if recurrent and not ready and _wanted(name, module, where):
+        if not recurrent or module in wrapped:
+            continue
+        if callable(patterns):
+            wanted = bool(patterns(name, module))
+        else:
+            matching = {pattern for pattern in patterns if fnmatchcase(name, pattern)}
+            used |= matching
+            wanted = bool(matching)
+        if wanted and module not in selected:
             selected[module] = name
+    unused = set() if callable(patterns) else set(patterns) - used
+    if unused and selected:
+        raise InvalidValue(
+            f"convert: no RNN or cell is named {' or '.join(map(repr, sorted(unused)))}. "
+            f"Leave it out of where=, or mend its spelling."
+        )
     return [(name, module) for module, name in selected.items()]
 
 
-def _wanted(name: str, module: nn.Module, where: Where | None) -> bool:
+def _patterns(where: Where | None) -> Callable[[str, nn.Module], bool] | list[str]:
     if where is None:
-        return True
-    if callable(where):
-        return bool(where(name, module))
+        return ["*"]
+    if callable(where) and not isinstance(where, type | nn.Module):
+        return where
     patterns = [where] if isinstance(where, str) else where
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    if isinstance(patterns, list | tuple | set | frozenset) and all(
+        isinstance(pattern, str) for pattern in patterns
+    ):
+        return list(patterns)
+    raise InvalidType(
+        f"convert: where must be a pattern such as 'encoder.*', a list of patterns, or a function "
+        f"(name, module) -> bool, got {where!r}."
+    )
 
 
 def _twin(name: str, module: nn.Module) -> Injected:
@@ -143,9 +180,11 @@ def _twin(name: str, module: nn.Module) -> Injected:
     if ours is None:
         what = f"convert: {name!r} is a {kind.__name__}"
         if parametrize.is_parametrized(module):
+            advice = "Convert the model first and parametrize it then, or exclude it by where=."
+            if isinstance(module, Injected):
+                advice = "It is converted already: noisin.set_noise changes its noise."
             raise Unsupported(
-                f"{what}, whose class belongs to torch.nn.utils.parametrize. Convert the model "
-                f"first and parametrize it then, or exclude it by where=."
+                f"{what}, whose class belongs to torch.nn.utils.parametrize. {advice}"
             )
         raise Unsupported(
             f"{what}, a subclass whose behaviour noisin cannot know. Derive it from noisin's class "
@@ -153,6 +192,7 @@ def _twin(name: str, module: nn.Module) -> Injected:
         )
     twin = ours.__new__(ours)
     twin.__dict__.update(module.__dict__)
+    twin.__dict__.pop("noisy_layers", None)  # of a conversion before, and no longer binding
     return twin
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Generator, Tensor, nn
 
+from noisin import checks
 from noisin.checks import one_of
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.functional import Mode, Share
@@ -21,8 +22,14 @@ from noisin.noise import Noise, validate
 Site = Literal["read", "state"]  # of a GRU's noise
 Noises = Noise | None | tuple[Noise | None, ...]
 NOISE_ATTRIBUTES = (
-    *("noise", "noise_mode", "feedback", "share", "generator", "_noise_switch"),
-    *("noisy_layers", "site"),
+    "noise",
+    "noise_mode",
+    "feedback",
+    "share",
+    "generator",
+    "noisy_layers",
+    "site",
+    "_noise_switch",
 )
 
 
@@ -68,10 +75,17 @@ class Injected(nn.Module):
         self.feedback = feedback
         self.share = share
         self.generator = generator
-        self._noise_switch = None
+        self._noise_switch = self.__dict__.get("_noise_switch")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A switch belongs to the `with` that set it: a copy made inside must not keep it.
+        return {**super().__getstate__(), "_noise_switch": None}  # type: ignore[no-untyped-call]
 
     def _checked_noise(self, noise: Any) -> Noises:
         return None if noise is None else validate(noise)
+
+    def _warn_of_risks(self) -> None:
+        """Say what is known to go wrong with this noise; called when a module first gets some."""
 
     def _noise_acts(self) -> bool:
         on = self.training if self._noise_switch is None else self._noise_switch
@@ -86,7 +100,13 @@ class Injected(nn.Module):
                 f"would draw other noise from the generator given. Leave generator=None (torch's "
                 f"global stream is rewound), or pass the noise as eps."
             )
-        return noise.sample(shape, like=like, generator=self.generator)
+        eps = noise.sample(shape, like=like, generator=self.generator)
+        if eps.shape != tuple(shape) or eps.dtype != like.dtype:
+            raise InvalidValue(
+                f"{type(noise).__name__}.sample: asked for shape {tuple(shape)} of {like.dtype}, "
+                f"got {tuple(eps.shape)} of {eps.dtype}."
+            )
+        return eps
 
     def __prepare_scriptable__(self) -> Any:
         """Refuse torch.jit.script, which would drop the noise."""
@@ -102,14 +122,14 @@ class Injected(nn.Module):
         return ", ".join(shown)
 
 
-def warn_of_growth(module: Injected, advice: str) -> None:
+def warn_of_growth(module: Injected, advice: str, stacklevel: int = 4) -> None:
     """Warn where noise is fed back into a GRU's single state, its memory and output in one."""
     if module.feedback and module.noise is not None:
         warnings.warn(
             f"{type(module).__name__}: noise on a GRU's state multiplies along its carry, whose "
             f"second moment grows by u²(1 + variance) a step, with u the update gate, and can "
             f"explode. Instead, {advice}.",
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 
@@ -130,6 +150,7 @@ def set_noise(model: nn.Module, noise: Any) -> None:
     >>> rnn.noise
     Gaussian(gamma=0.8)
     """
+    checks.require_module("set_noise", model)
     modules = injected_modules(model)
     if not modules:
         raise InvalidValue(
@@ -138,11 +159,15 @@ def set_noise(model: nn.Module, noise: Any) -> None:
         )
     checked = [module._checked_noise(noise) for module in modules]
     for module, value in zip(modules, checked, strict=True):
+        first = module.noise is None
         module.noise = value
+        if first:
+            module._warn_of_risks()
 
 
 @contextmanager
 def _switched(model: nn.Module, on: bool) -> Iterator[None]:
+    checks.require_module("noise_on" if on else "noise_off", model)
     before = [(module, module._noise_switch) for module in injected_modules(model)]
     try:
         for module, _ in before:
@@ -150,14 +175,15 @@ def _switched(model: nn.Module, on: bool) -> Iterator[None]:
         yield
     finally:
         for module, switch in before:
-            module._noise_switch = switch
+            if isinstance(module, Injected):  # it may have been reverted in between
+                module._noise_switch = switch
 
 
-def noise_off(model: nn.Module) -> Any:
+def noise_off(model: nn.Module) -> AbstractContextManager[None]:
     """Context manager: no noise in ``model``, in train() as in eval(), while gradients flow."""
     return _switched(model, on=False)
 
 
-def noise_on(model: nn.Module) -> Any:
+def noise_on(model: nn.Module) -> AbstractContextManager[None]:
     """Context manager: noise in ``model``, in eval() as in train()."""
     return _switched(model, on=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidType, InvalidValue
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Layout:
         """Read the layout of an RNN's input."""
         if isinstance(input, PackedSequence):
             return cls(tuple(input.batch_sizes.tolist()), packed=input)
+        if not isinstance(input, Tensor):
+            raise InvalidType(
+                f"RNN: expected a tensor or a PackedSequence, got {type(input).__name__}. "
+                f"Convert it with torch.as_tensor."
+            )
         if input.dim() not in (2, 3):
             raise InvalidValue(
                 f"RNN: expected an input of 2 dimensions (T, F) or 3 (a batch), got "
@@ -102,6 +107,14 @@ class Layout:
         if self.packed.sorted_indices is not None:
             values = values.index_select(2, self.packed.sorted_indices)
         return torch.cat([values[:, t, :n] for t, n in enumerate(self.sizes)], dim=1)
+
+    def leave_steps(self, values: Tensor) -> Tensor:
+        """The inverse of :meth:`enter_steps`, with zeros for padding."""
+        if not self.batched:
+            return values.squeeze(2)
+        if self.packed is None:
+            return values
+        return torch.stack([pad_packed_sequence(self.leave(value))[0] for value in values])  # type: ignore[arg-type]
 
     def steps(self, x: Tensor) -> tuple[Tensor, ...]:
         """A sequence cut into its steps."""

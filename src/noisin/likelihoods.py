@@ -274,7 +274,8 @@ class Poisson(_Checked):
         # Near s = log x the three terms, each of the size of x log x, all but cancel.
         exact = torch.float32 if s.device.type == "mps" else torch.float64
         s, x = s.to(exact), x.to(exact)
-        return (s.exp() - s * x - self.log_nu(x)).to(result)
+        product = torch.where(x == 0, 0.0, s * x)  # 0, not nan, where s is -inf
+        return (s.exp() - product - self.log_nu(x)).to(result)
 
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw counts, in the dtype of s."""
@@ -336,7 +337,9 @@ class Categorical(_Checked):
         """``logsumexp(s) - s_x``, by torch's fused kernel: language models live on its speed."""
         self._check(s, x)
         rows = _wide(s).reshape(-1, s.shape[-1])
-        nll = F.cross_entropy(rows, x.long().reshape(-1), reduction="none")
+        # No class number may mean "ignore": where values cannot be checked, -100 is an error too.
+        ignore = torch.iinfo(torch.int64).min
+        nll = F.cross_entropy(rows, x.long().reshape(-1), reduction="none", ignore_index=ignore)
         return nll.reshape(x.shape)
 
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:

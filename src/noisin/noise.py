@@ -39,134 +39,29 @@ Uniform(width=1.0)
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Self
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor, distributions
 
-from noisin import parameters
 from noisin.centred import Noise as Noise
 from noisin.centred import from_distribution as from_distribution
 from noisin.centred import probe, require_noise
-from noisin.errors import InvalidType, InvalidValue
+from noisin.family import Family as Family
+from noisin.family import Law, ScaleFamily, VarianceFamily
 from noisin.source import Source
 
 EULER_MASCHERONI = 0.5772156649015329
 
 
 @dataclass(frozen=True)
-class Family(ABC):
-    """One row of the paper's noise table: a law with spread ``gamma``.
-
-    A family states its standard deviation, the gamma of a given variance, and how to draw.
-    """
-
-    gamma: float
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = parameters.check(type(self).__name__, field.name, getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
-
-    @property
-    @abstractmethod
-    def std(self) -> float:
-        """The standard deviation, by which families compare."""
-
-    @property
-    def variance(self) -> float:
-        """``Var(eps)``."""
-        return self.std * self.std
-
-    @classmethod
-    @abstractmethod
-    def _gamma(cls, variance: float) -> float: ...
-
-    @abstractmethod
-    def _draw(self, source: Source) -> Tensor: ...
-
-    @property
-    def _largest(self) -> float:
-        """A size that draws do not exceed in practice (all tails are exponential or lighter)."""
-        return 40 * self.std
-
-    @classmethod
-    def from_variance(cls, variance: float, **alpha: float) -> Self:
-        """The member of the family with this variance (``alpha`` where the family has one).
-
-        >>> Bernoulli.from_variance(1.5), Gumbel.from_variance(1.44), Beta.from_variance(1.07)
-        (Bernoulli(gamma=0.4), Gumbel(gamma=1.2), Beta(gamma=1.07, alpha=2.0))
-        """
-        variance = parameters.check_variance(cls.__name__, variance)
-        return cls(cls._gamma(variance), **alpha)
-
-    def sample(
-        self, shape: Sequence[int], *, like: Tensor, generator: Generator | None = None
-    ) -> Tensor:
-        """Draw ``eps`` of this shape, in the dtype and on the device of ``like``.
-
-        >>> g = torch.Generator().manual_seed(1111)
-        >>> Bernoulli(0.5).sample((6,), like=torch.zeros(()), generator=g)
-        tensor([ 1.,  1., -1.,  1., -1., -1.])
-        """
-        if not like.is_floating_point():
-            raise InvalidType(
-                f"noise.{type(self).__name__}: noise is real-valued and cannot be drawn like a "
-                f"tensor of {like.dtype}. Pass a floating-point tensor as `like`."
-            )
-        if self.std == 0:
-            return torch.zeros(tuple(shape), dtype=like.dtype, device=like.device)
-        limit = torch.finfo(like.dtype).max
-        if self._largest > limit:
-            raise InvalidValue(
-                f"noise.{type(self).__name__}: {self} draws values near {self._largest:.3g} and "
-                f"{like.dtype} ends at {limit:.3g}. Use less noise or a wider dtype."
-            )
-        # Half precision is too coarse to draw in.
-        wide = torch.promote_types(like.dtype, torch.float32)
-        eps = self._draw(Source(tuple(shape), wide, like.device, generator))
-        return eps if wide == like.dtype else eps.clamp(-limit, limit).to(like.dtype)
-
-
-@dataclass(frozen=True)
-class _ScaleFamily(Family):
-    """A family whose gamma is the standard deviation."""
-
-    @property
-    def std(self) -> float:
-        """The standard deviation: gamma."""
-        return self.gamma
-
-    @classmethod
-    def _gamma(cls, variance: float) -> float:
-        return math.sqrt(variance)
-
-
-@dataclass(frozen=True)
-class _VarianceFamily(Family):
-    """A family whose gamma is the variance."""
-
-    @property
-    def std(self) -> float:
-        """The standard deviation: √gamma."""
-        return math.sqrt(self.gamma)
-
-    @property
-    def variance(self) -> float:
-        """``Var(eps)``: gamma."""
-        return self.gamma
-
-    @classmethod
-    def _gamma(cls, variance: float) -> float:
-        return variance
-
-
-@dataclass(frozen=True)
-class Gaussian(_ScaleFamily):
+class Gaussian(ScaleFamily):
     """``eta ~ N(0, gamma²)``, ``eps = eta``: gamma is the standard deviation."""
+
+    @property
+    def _eta(self) -> Law:
+        return distributions.Normal, 0.0, self.gamma
 
     def _draw(self, source: Source) -> Tensor:
         return source.normal().mul_(self.gamma)
@@ -205,7 +100,7 @@ class Bernoulli(Family):
 
 
 @dataclass(frozen=True)
-class Gamma(_ScaleFamily):
+class Gamma(ScaleFamily):
     """``eta ~ Gamma(shape alpha, scale gamma)``, ``eps = (eta - alpha·gamma)/√alpha``."""
 
     alpha: float = 2.0
@@ -214,14 +109,32 @@ class Gamma(_ScaleFamily):
     def _largest(self) -> float:
         return 40 * self.gamma * max(1.0, 1 / math.sqrt(self.alpha))
 
+    @property
+    def _eta(self) -> Law:
+        return distributions.Gamma, self.alpha, 1 / self.gamma
+
+    @property
+    def exponential_moments(self) -> tuple[float, float]:
+        """The open interval of t for which ``E[exp(t eps)]`` is finite."""
+        return -math.inf, math.sqrt(self.alpha) / self.gamma
+
     def _draw(self, source: Source) -> Tensor:
         eta = source.log_gamma(self.alpha).exp_()
         return eta.sub_(self.alpha).mul_(self.gamma / math.sqrt(self.alpha)).to(source.dtype)
 
 
 @dataclass(frozen=True)
-class Gumbel(_ScaleFamily):
+class Gumbel(ScaleFamily):
     """``eta ~ Gumbel(0, gamma)``, ``eps = √6 (eta - δ·gamma)/π`` with δ = 0.5772..."""
+
+    @property
+    def _eta(self) -> Law:
+        return distributions.Gumbel, 0.0, self.gamma
+
+    @property
+    def exponential_moments(self) -> tuple[float, float]:
+        """The open interval of t for which ``E[exp(t eps)]`` is finite."""
+        return -math.inf, math.pi / (math.sqrt(6) * self.gamma)
 
     def _draw(self, source: Source) -> Tensor:
         eta = source.uniform().log_().neg_().log_().neg_()
@@ -229,8 +142,17 @@ class Gumbel(_ScaleFamily):
 
 
 @dataclass(frozen=True)
-class Laplace(_ScaleFamily):
+class Laplace(ScaleFamily):
     """``eta ~ Laplace(0, gamma)``, ``eps = eta/√2``."""
+
+    @property
+    def _eta(self) -> Law:
+        return distributions.Laplace, 0.0, self.gamma
+
+    @property
+    def exponential_moments(self) -> tuple[float, float]:
+        """The open interval of t for which ``E[exp(t eps)]`` is finite."""
+        return -math.sqrt(2) / self.gamma, math.sqrt(2) / self.gamma
 
     def _draw(self, source: Source) -> Tensor:
         # Two tails from one uniform: u and 1 - u never reach 0, so 1 - |2u - 1| does not either.
@@ -240,15 +162,27 @@ class Laplace(_ScaleFamily):
 
 
 @dataclass(frozen=True)
-class Logistic(_ScaleFamily):
+class Logistic(ScaleFamily):
     """``eta ~ Logistic(0, gamma)``, ``eps = √3 eta/π``."""
+
+    @property
+    def exponential_moments(self) -> tuple[float, float]:
+        """The open interval of t for which ``E[exp(t eps)]`` is finite."""
+        return -math.pi / (math.sqrt(3) * self.gamma), math.pi / (math.sqrt(3) * self.gamma)
+
+    def log_prob(self, eps: Tensor) -> Tensor:
+        """The log density of ``eps``; torch has no logistic distribution."""
+        if self.gamma == 0:
+            return super().log_prob(eps)
+        rate = math.pi / (math.sqrt(3) * self.gamma)
+        return math.log(rate) - eps * rate - 2 * torch.nn.functional.softplus(-eps * rate)
 
     def _draw(self, source: Source) -> Tensor:
         return source.uniform().logit_().mul_(self.gamma * math.sqrt(3) / math.pi)
 
 
 @dataclass(frozen=True)
-class Beta(_VarianceFamily):
+class Beta(VarianceFamily):
     """``eta ~ Beta(alpha, gamma)``, ``eps = (α+γ) √((α+γ+1)/α) (eta - α/(α+γ))``."""
 
     alpha: float = 2.0
@@ -262,6 +196,10 @@ class Beta(_VarianceFamily):
     def _largest(self) -> float:
         return self._scale
 
+    @property
+    def _eta(self) -> Law:
+        return distributions.Beta, self.alpha, self.gamma
+
     def _draw(self, source: Source) -> Tensor:
         log_odds = source.log_gamma(self.alpha).sub_(source.log_gamma(self.gamma))
         total = self.alpha + self.gamma
@@ -274,12 +212,21 @@ class Beta(_VarianceFamily):
 
 
 @dataclass(frozen=True)
-class ChiSquare(_VarianceFamily):
+class ChiSquare(VarianceFamily):
     """``eta ~ Chi-square(gamma)``, ``eps = (eta - gamma)/√2``: gamma degrees of freedom."""
 
     @property
     def _largest(self) -> float:
         return 40 * max(2.0, self.std)
+
+    @property
+    def _eta(self) -> Law:
+        return (distributions.Chi2, self.gamma)
+
+    @property
+    def exponential_moments(self) -> tuple[float, float]:
+        """The open interval of t for which ``E[exp(t eps)]`` is finite."""
+        return -math.inf, 1 / math.sqrt(2)
 
     def _draw(self, source: Source) -> Tensor:
         half = self.gamma / 2
@@ -304,6 +251,6 @@ def validate(noise: object) -> Noise:
     A trial draw checks that; it never touches the global random stream.
     """
     checked = require_noise(noise)
-    if not isinstance(checked, Family):  # the families are centred by construction
+    if type(checked) not in FAMILIES.values():  # those are centred by construction
         probe(checked)
     return checked

@@ -63,6 +63,8 @@ def _number(family: str, parameter: str, value: object) -> float:
         if isinstance(value, bool | str):
             raise TypeError
         return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return math.inf
     except (TypeError, ValueError):
         raise InvalidType(
             f"noise.{family}: {parameter} must be a number, got {value!r} "
@@ -91,7 +93,8 @@ def check(family: str, parameter: str, value: object) -> float:
     number = _number(family, parameter, value)
     valid = RANGES[family][parameter]
     if number not in valid:
-        advice = valid.advice.format(value=f"{number:g}")
+        # What exceeds a bound from above may be meant as something else, such as a variance.
+        advice = valid.advice.format(value=f"{number:g}") if number > valid.low else ""
         raise InvalidValue(
             f"noise.{family}: {parameter} is {valid.meaning} and must lie in {valid}, "
             f"got {number:g}. {advice}".rstrip()

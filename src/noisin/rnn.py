@@ -151,8 +151,11 @@ class GRU(NoisyStack, nn.GRU):
     def _choose_site(self, site: Site) -> None:
         checks.one_of("GRU: site", site, ("read", "state"))
         self.site = site
-        if site == "state":
-            warn_of_growth(self, "use site='read', which keeps the carry clean")
+        self._warn_of_risks()
+
+    def _warn_of_risks(self) -> None:
+        if self.site == "state":
+            warn_of_growth(self, "use site='read', which keeps the carry clean", stacklevel=5)
 
     def extra_repr(self) -> str:
         """Torch's own line, the noise and its site."""

@@ -50,11 +50,21 @@ class NoisyStack(Injected, nn.RNNBase):
 
     def _place(self, noisy_layers: NoisyLayers) -> None:
         checks.one_of(f"{type(self).__name__}: noisy_layers", noisy_layers, ("all", "last"))
+        if isinstance(self.noise, tuple) and noisy_layers != "all":
+            raise InvalidValue(
+                f"{type(self).__name__}: noise given per layer says which layers have it; "
+                f"noisy_layers={noisy_layers!r} would say it again. Use None for a layer without."
+            )
         self.noisy_layers = noisy_layers
 
     def _checked_noise(self, noise: Any) -> Noises:
         if not isinstance(noise, list | tuple):
             return super()._checked_noise(noise)
+        if getattr(self, "noisy_layers", "all") != "all":
+            raise InvalidValue(
+                f"{type(self).__name__}: has noisy_layers='last', so give it one noise, not one "
+                f"per layer."
+            )
         if len(noise) != self.num_layers:
             raise InvalidValue(
                 f"{type(self).__name__}: noise given per layer needs {self.num_layers} entries "
@@ -92,6 +102,24 @@ class NoisyStack(Injected, nn.RNNBase):
     def _clean_forward(self, input: Input, hx: Any) -> Any:
         return super().forward(input, hx)
 
+    def sample_eps(self, input: Input) -> Tensor:
+        """Draw the noise of one forward pass, as ``forward`` takes it: to use a draw twice.
+
+        The same seed gives what ``forward`` would draw, but for the dropout in between. Layers
+        without noise and padding have zeros.
+        """
+        layout = Layout.of(input, self.batch_first)
+        like, layers = layout.enter(input), self._injecting_layers(given=False)
+        shape = (*layout.lead, self._directions * self._output_size)
+        draw = self._drawn(layout)
+        drawn = [
+            draw(layer, like) if layer in layers else like.new_zeros(shape)
+            for layer in range(self.num_layers)
+        ]
+        return layout.leave_steps(
+            torch.stack([part for eps in drawn for part in eps.chunk(self._directions, dim=-1)])
+        )
+
     # Which layers inject what
 
     @property
@@ -113,9 +141,7 @@ class NoisyStack(Injected, nn.RNNBase):
         given = checks.given_noise(
             type(self).__name__, eps, layout, self.num_layers * D, self._output_size, used
         )
-        return lambda layer, like: torch.cat(
-            [given[layer * D + d].to(like) for d in range(D)], dim=-1
-        )
+        return lambda layer, like: _concatenated([given[layer * D + d].to(like) for d in range(D)])
 
     def _drawn(self, layout: Layout) -> NoiseOf:
         def draw(layer: int, like: Tensor) -> Tensor:
@@ -123,7 +149,7 @@ class NoisyStack(Injected, nn.RNNBase):
             assert law is not None
             lead = layout.lead if self.share == "step" else (layout.N,)
             shape = (*lead, self._output_size)
-            eps = torch.cat([self._draw(law, shape, like) for _ in range(self._directions)], dim=-1)
+            eps = _concatenated([self._draw(law, shape, like) for _ in range(self._directions)])
             return eps if self.share == "step" else layout.hold(eps)
 
         return draw
@@ -169,7 +195,7 @@ class NoisyStack(Injected, nn.RNNBase):
             state = tuple(x.new_zeros(layers, layout.N, size) for size in self._state_sizes)
         else:
             name = type(self).__name__
-            state = checks.initial_state(name, hx, layout, layers, self._state_sizes)
+            state = checks.initial_state(name, hx, layout, layers, self._state_sizes, x)
         self._update_flat_weights()
         self.check_input(x, None if layout.packed is None else layout.packed.batch_sizes)
         return state
@@ -181,7 +207,7 @@ class NoisyStack(Injected, nn.RNNBase):
         D = self._directions
         weights = [self._weights(layer * D + d) for d in range(D)]
         gates = [w.project(x) for w in weights]
-        if self._casts_state(layout):
+        if self._casts_state(layout, x.device):
             state = tuple(s.to(gates[0].dtype) for s in state)
         eps = noise(layer, state[0]).chunk(D, dim=-1)
         zs, finals = [], []
@@ -191,7 +217,7 @@ class NoisyStack(Injected, nn.RNNBase):
             z, final = functional.scan(step, layout.steps(gates[d]), start, reverse=d == 1)
             zs.append(layout.join(z))
             finals.append(self._carry_out(final))
-        return torch.cat(zs, dim=-1), tuple(torch.stack(s) for s in zip(*finals, strict=True))
+        return _concatenated(zs), tuple(torch.stack(s) for s in zip(*finals, strict=True))
 
     def _kernel(
         self, first: int, last: int, x: Tensor, layout: Layout, state: States
@@ -242,14 +268,13 @@ class NoisyStack(Injected, nn.RNNBase):
     def _carry_out(self, state: States) -> States:
         return state
 
-    def _casts_state(self, layout: Layout) -> bool:
+    def _casts_state(self, layout: Layout, device: torch.device) -> bool:
         """Whether torch's kernel would take the state in the dtype of the products.
 
         The two differ under autocast only. Fused kernels want all in one dtype; on a CPU most
         cells are composed of single operations, which keep the state as it came.
         """
-        on_cpu = next(self.parameters()).device.type == "cpu"
-        return not on_cpu or (self._fused_on_cpu and layout.packed is None)
+        return device.type != "cpu" or (self._fused_on_cpu and layout.packed is None)
 
     @property
     def _fused_on_cpu(self) -> bool:
@@ -267,3 +292,8 @@ class NoisyStack(Injected, nn.RNNBase):
         w_ih, w_hh, *rest = self.all_weights[k]
         b_ih, b_hh = rest[:2] if self.bias else (None, None)
         return Weights(w_ih, w_hh, b_ih, b_hh, rest[-1] if self.proj_size else None)
+
+
+def _concatenated(directions: list[Tensor]) -> Tensor:
+    """Features side by side; a single direction is not copied."""
+    return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)

@@ -82,6 +82,10 @@ def test_fresh_masks_while_training_and_torchs_cell_in_eval() -> None:
     assert not torch.equal(cell(x)[0], cell(x)[0])
     cell.eval()
     assert torch.equal(cell(x)[0], theirs(x)[0])
+    zeros = Masks(torch.zeros(N, 4, H), torch.zeros(N, 4, H))
+    assert not torch.equal(cell(x, masks=zeros)[0], theirs(x)[0]), "given masks hold in eval too"
+    with pytest.raises(InvalidValue, match=r"expected a state of shape \(2, 4\), got \(1, 4\)"):
+        cell.train()(x, (torch.zeros(1, H), torch.zeros(1, H)))
 
 
 def test_zarembas_dropout_is_dropout_of_the_input() -> None:
@@ -117,7 +121,9 @@ def test_noise_composes_with_dropout() -> None:
 @pytest.mark.parametrize("name", ["p_x", "p_h"])
 @pytest.mark.parametrize("p", [1.0, -0.1, float("nan"), "0.5", True])
 def test_bad_rates(name: str, p: Any) -> None:
-    with pytest.raises(InvalidValue, match=rf"{name} is a drop rate and must lie in \[0, 1\), got"):
+    with pytest.raises(
+        InvalidValue, match=rf"{name} is a probability and must lie in \[0, 1\), got"
+    ):
         DropoutLSTMCell(F, H, **{name: p})
 
 

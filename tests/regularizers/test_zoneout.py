@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import noisin
 from noisin import noise
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.regularizers import Zoneout
 from tests import stats
 
@@ -61,7 +61,16 @@ def test_noise_wraps_zoneout_around_our_cell() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(InvalidValue, match="p_h is a drop rate"):
+    with pytest.raises(InvalidValue, match="p_h is a probability"):
         Zoneout(nn.LSTMCell(F, H), p_h=1.5)
+    for wrong in (nn.LSTM(F, H), 3, nn.LSTMCell):
+        with pytest.raises(InvalidType, match="Zoneout: expected a cell"):
+            Zoneout(wrong)
+    with pytest.raises(Unsupported, match="two faces of one value"):
+        Zoneout(noisin.GRUCell(F, H, site="read"), p_h=0.5)
+    with pytest.raises(InvalidValue, match=r"a state h or \(h, c\), got tuple of 3"):
+        Zoneout(lambda x, state: (x, x, x), p_h=0.5)(torch.zeros(1, F))
+    with pytest.raises(InvalidValue, match="got NoneType"):
+        Zoneout(lambda x, state: None, p_h=0.5)(torch.zeros(1, F))
     with pytest.raises(InvalidValue, match="GRUCell has none"):
         Zoneout(nn.GRUCell(F, H), p_c=0.5)(torch.zeros(1, F))

@@ -18,7 +18,7 @@ def check_rate(name: str, p: float) -> None:
     """Raise unless ``p`` is a probability below one."""
     if isinstance(p, bool) or not isinstance(p, float | int) or not 0 <= p < 1:
         raise InvalidValue(
-            f"{name} is a drop rate and must lie in [0, 1), got {p!r}. Use 0 to drop nothing."
+            f"{name} is a probability and must lie in [0, 1), got {p!r}. Use 0 to turn it off."
         )
 
 
@@ -92,6 +92,7 @@ class DropoutLSTMCell(nn.LSTMCell):
             zeros = x.new_zeros(*x.shape[:-1], self.hidden_size)
             state = (zeros, zeros)
         h, c = state
+        checks.cell_state("DropoutLSTMCell", x, self.hidden_size, h, c)
         masks = self.sample_masks(x) if masks is None else masks
         i, f, g, o = (
             self._product(x, self.weight_ih, self.bias_ih, masks.x)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noisin.cells import Cell
-from noisin.errors import InvalidValue
+from noisin import checks
+from noisin.cells import Cell, GRUCell
+from noisin.errors import InvalidValue, Unsupported
 from noisin.functional import State
 from noisin.regularizers.dropout import check_rate
 
@@ -34,6 +35,12 @@ class Zoneout(nn.Module):
         super().__init__()
         check_rate("Zoneout: p_h", p_h)
         check_rate("Zoneout: p_c", p_c)
+        checks.require_cell("Zoneout", cell)
+        if isinstance(cell, GRUCell) and cell.site == "read":
+            raise Unsupported(
+                "Zoneout: a GRUCell with site='read' has the pair (z, h) for its state, two faces "
+                "of one value, which zoneout would tear apart. Use site='state'."
+            )
         self.cell = cell
         self.p_h = p_h
         self.p_c = p_c
@@ -48,14 +55,15 @@ class Zoneout(nn.Module):
                     f"has none. Use p_h alone."
                 )
             return self._keep(state, new, self.p_h)
-        old = (None,) * len(new) if state is None else state
         rates = (self.p_h, self.p_c)
-        if len(new) != len(rates):
+        if not isinstance(new, tuple | list) or len(new) != len(rates):
             raise InvalidValue(
-                f"Zoneout: expected a state h or (h, c), got {len(new)} parts from "
-                f"{type(self.cell).__name__}."
+                f"Zoneout: expected {type(self.cell).__name__} to return a state h or (h, c), got "
+                f"{type(new).__name__}{f' of {len(new)}' if isinstance(new, tuple | list) else ''}."
             )
-        return tuple(self._keep(o, n, p) for o, n, p in zip(old, new, rates, strict=True))
+        old = (None,) * len(new) if state is None else state
+        kept = [self._keep(o, n, p) for o, n, p in zip(old, new, rates, strict=True)]
+        return type(new)(*kept) if hasattr(new, "_fields") else tuple(kept)
 
     def _keep(self, old: Tensor | None, new: Tensor, p: float) -> Tensor:
         if p == 0:
