@@ -22,10 +22,11 @@ FLOORS = {
         *("errors", "parameters", "layout", "checks", "source", "centred", "family", "noise"),
         *("functional", "likelihoods", "linear"),
     ],
-    1: ["injection", "stack", "rnn", "cells", "conversion", "testing"],
-    2: ["regularizers"],
+    1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
+    2: ["regularizers", "analysis"],
+    6: ["cli", "__main__"],
 }
-WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters"]
+WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.cli"]
 
 
 def python(code: str) -> str:

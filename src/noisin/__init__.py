@@ -13,10 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisin import analysis as analysis
     from noisin import errors as errors
     from noisin import functional as functional
     from noisin import likelihoods as likelihoods
     from noisin import noise as noise
+    from noisin import objective as objective
     from noisin import regularizers as regularizers
     from noisin import testing as testing
     from noisin.cells import GRUCell as GRUCell
@@ -36,7 +38,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("errors", "functional", "likelihoods", "noise", "regularizers", "testing")
+_MODULES = (
+    *("analysis", "errors", "functional", "likelihoods", "noise", "objective"),
+    *("regularizers", "testing"),
+)
 _HOME = {
     "GRU": "rnn",
     "LSTM": "rnn",

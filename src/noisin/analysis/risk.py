@@ -1,0 +1,160 @@
+"""The risk with noise, the risk without, and what the one is above the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from noisin import objective
+from noisin.errors import InvalidValue
+from noisin.injection import injected_modules, noise_off, noise_on
+from noisin.likelihoods import Likelihood
+from noisin.noise import Noise
+from noisin.objective import Batch
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A Monte Carlo figure and its standard error."""
+
+    value: Tensor
+    stderr: Tensor
+
+
+@dataclass(frozen=True)
+class Risk:
+    """``R = R(det) + difference``, summed over rows and steps, in nats.
+
+    R(det) is exact, so R and the difference have the same standard error.
+    """
+
+    R: Tensor
+    R_det: Tensor
+    stderr: Tensor
+
+    @property
+    def difference(self) -> Tensor:
+        """What noise adds to the risk: the regularizer, where the noise is strongly unbiased."""
+        return self.R - self.R_det
+
+
+def risk_decomposition(
+    model: nn.Module, batch: Batch, K: int = 64, likelihood: Likelihood | None = None
+) -> Risk:
+    """R, R(det) and their difference, from K noise samples.
+
+    >>> import noisin
+    >>> from noisin import likelihoods, noise
+    >>> rnn = noisin.RNN(1, 2, noise=noise.Gaussian(0.5), feedback=False)
+    >>> batch = Batch(torch.ones(5, 4, 1), torch.zeros(5, 4, 2))
+    >>> risk = risk_decomposition(rnn, batch, K=500, likelihood=likelihoods.Gaussian())
+    >>> bool(risk.difference > 0)
+    True
+    """
+    with torch.no_grad():
+        noisy = objective.estimate(model, batch, K, likelihood)
+        with noise_off(model):
+            s, _ = model(batch.x, batch.state)
+        likelihood = objective.likelihood_of(model, likelihood)
+        return Risk(-noisy.bound, likelihood.nll(s=s, x=batch.target).sum(), noisy.bound_stderr)
+
+
+def expected_kl(
+    model: nn.Module,
+    x: Tensor,
+    K: int = 64,
+    state: Any = None,
+    likelihood: Likelihood | None = None,
+) -> Measured:
+    """``Σ E KL(p_h || p_z)``: how far predictions with noise are from those without.
+
+    On targets that the clean model itself draws, it is what noise adds to the risk, for any noise,
+    biased or not. In an exponential family it is the Bregman divergence
+    ``A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``.
+    """
+    likelihood = objective.likelihood_of(model, likelihood)
+    with torch.no_grad():
+        samples = objective.predict(model, x, K, state, likelihood).s
+        with noise_off(model):
+            s_h, _ = model(x, state)
+    s_h = s_h.detach().requires_grad_()
+    A_h = likelihood.A(s_h).sum()
+    (slope,) = torch.autograd.grad(A_h, s_h)
+    with torch.no_grad():
+        gaps = torch.stack(
+            [likelihood.A(s).sum() - A_h - ((s - s_h) * slope).sum() for s in samples]
+        )
+    return Measured(gaps.mean(), gaps.std() / math.sqrt(K))
+
+
+def fisher_penalty(
+    model: nn.Module,
+    x: Tensor,
+    draws: int = 64,
+    state: Any = None,
+    likelihood: Likelihood | None = None,
+    generator: Generator | None = None,
+) -> Measured:
+    r"""The Fisher-score estimate of what small noise adds to the risk, fed back or not.
+
+    .. math:: \tfrac12 \sum v\, E\|\partial \log p(\tilde x) / \partial \epsilon\|^2
+
+    at ``eps = 0``, with x̃ drawn from the clean model's own predictions. All noise of the model is
+    differentiated at once, in every layer and at every step: one backward pass per draw of x̃. It is
+    the second-order term of :func:`expected_kl`.
+    """
+    likelihood = objective.likelihood_of(model, likelihood)
+    with _noise_at_zero(model) as probes, torch.enable_grad():
+        s, _ = model(x, state)
+    if not probes:
+        raise InvalidValue(
+            f"fisher_penalty: {type(model).__name__} drew no noise. Give its modules some: "
+            f"noisin.set_noise(model, noise)."
+        )
+    values = []
+    for _ in range(draws):
+        nll = likelihood.nll(s=s, x=likelihood.sample(s.detach(), generator=generator)).sum()
+        scores = torch.autograd.grad(nll, [eps for eps, _ in probes], retain_graph=True)
+        pairs = zip(scores, probes, strict=True)
+        values.append(0.5 * sum(v * g.square().sum() for g, (_, v) in pairs))
+    found = torch.stack([torch.as_tensor(value) for value in values])
+    return Measured(found.mean(), found.std() / math.sqrt(draws))
+
+
+@dataclass(frozen=True)
+class _Zero:
+    """A stand-in for a noise that gives zeros to differentiate by, and remembers them."""
+
+    variance: float
+    drawn: list[tuple[Tensor, float]]
+
+    def sample(self, shape: Any, *, like: Tensor, generator: Generator | None = None) -> Tensor:  # noqa: ARG002
+        zeros = torch.zeros(tuple(shape), dtype=like.dtype, device=like.device, requires_grad=True)
+        self.drawn.append((zeros, self.variance))
+        return zeros
+
+
+@contextmanager
+def _noise_at_zero(model: nn.Module) -> Iterator[list[tuple[Tensor, float]]]:
+    drawn: list[tuple[Tensor, float]] = []
+
+    def stand_in(law: Noise | None) -> Noise | None:
+        return None if law is None else _Zero(law.variance, drawn)
+
+    modules = injected_modules(model)
+    before = [module.noise for module in modules]
+    try:
+        for module, law in zip(modules, before, strict=True):
+            many = isinstance(law, tuple)
+            module.noise = tuple(map(stand_in, law)) if many else stand_in(law)  # type: ignore[arg-type]
+        with noise_on(model):
+            yield drawn
+    finally:
+        for module, law in zip(modules, before, strict=True):
+            module.noise = law

@@ -1,0 +1,148 @@
+"""The command line: ``noisin verify``. The only place that prints.
+
+Commands import torch when they run, so that ``--help`` is instant and needs none.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import noisin
+from noisin.errors import InvalidValue, NoisinError
+
+if TYPE_CHECKING:
+    from noisin.analysis.claims import Row
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+app = App(
+    name="noisin",
+    help="Unbiased noise regularization for recurrent neural networks.",
+    version=noisin.__version__,
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+)
+
+
+def _whole_number(_: type, tokens: Sequence[Any]) -> int:
+    text = tokens[0].value
+    if not text.removeprefix("-").isdigit():
+        raise ValueError(f"expected a whole number, got {text!r}.")
+    return int(text)
+
+
+@app.command
+def verify(
+    *,
+    plot: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    seed: Annotated[int, Parameter(converter=_whole_number)] = 1111,
+) -> int:
+    """Check every mathematical claim of the paper, one row each, with standard errors.
+
+    Exits with 1 if a row fails. Takes about a minute.
+
+    Parameters
+    ----------
+    plot
+        Draw the closed form of the regularizer against Monte Carlo for the eight noise families,
+        as a .svg, .png or .pdf file. Needs matplotlib: pip install 'noisin[plot]'.
+    json
+        Print JSON instead of a table.
+    seed
+        The random seed; a claim that holds does so for every seed.
+    """
+    if seed < 0:
+        raise InvalidValue(f"--seed must be a whole number, 0 or more, got {seed}.")
+    if plot is not None:
+        _check_picture(plot)
+    import torch
+
+    from noisin.analysis import claims
+
+    torch.set_num_threads(1)  # the fastest for such small models
+    errors = Console(stderr=True)
+    with errors.status("checking") as status:
+        rows = claims.verify(seed, lambda claim: status.update(f"checking: {claim}"))
+        if plot is not None:
+            from noisin.analysis.curves import draw_curves, regularizer_curves
+
+            status.update("drawing")
+            draw_curves(regularizer_curves(seed), plot)
+    passed = all(row.passed for row in rows)
+    if json:
+        print(json_format.dumps(_record(rows, seed, claims.FALSE_ALARM_RATE), indent=2))
+    else:
+        _print_table(rows, seed, claims.FALSE_ALARM_RATE)
+        if plot is not None:
+            print(f"The plot is in {plot}.")
+    return 0 if passed else 1
+
+
+def _check_picture(path: Path) -> None:
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise InvalidValue("--plot needs matplotlib. Install it: pip install 'noisin[plot]'.")
+    if path.suffix not in {".svg", ".png", ".pdf"}:
+        raise InvalidValue(f"--plot: expected a file ending in .svg, .png or .pdf, got {path}.")
+    if not path.parent.is_dir():
+        raise InvalidValue(f"--plot: there is no folder {path.parent}. Make it first.")
+    if path.is_dir():
+        raise InvalidValue(f"--plot: {path} is a folder. Name a file in it.")
+
+
+def _record(rows: Sequence[Row], seed: int, rate: float) -> dict[str, Any]:
+    return {
+        "version": noisin.__version__,
+        "seed": seed,
+        "false_alarm_rate": rate,
+        "passed": all(row.passed for row in rows),
+        "rows": [asdict(row) for row in rows],
+    }
+
+
+def _print_table(rows: Sequence[Row], seed: int, rate: float) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160
+    table = Table("", "claim", "measured", "expected", "in the paper", box=None, pad_edge=False)
+    table.columns[2].no_wrap = True
+    for row in rows:
+        error = f" ± {row.stderr:.2g}" if row.stderr else ""
+        mark = Text("ok", "green") if row.passed else Text("FAILS", "bold red")
+        cells = (row.claim, f"{row.measured:.4g}{error}", row.expected, row.place)
+        table.add_row(mark, *map(Text, cells))
+    console.print(table)
+    failed = [row.id for row in rows if not row.passed]
+    verdict = f"{len(failed)} fail: {', '.join(failed)}" if failed else "all hold"
+    console.print(
+        f"\n{len(rows)} claims, seed {seed}: {verdict}. "
+        f"A table of true claims shows a false alarm with probability below {rate:g}.",
+        highlight=False,
+    )
+
+
+def main(tokens: Sequence[str] | None = None) -> None:
+    """Run the command line. Bad input is one message and exit code 2."""
+    try:
+        code = app(tokens)
+    except (CycloptsError, NoisinError) as error:
+        print(f"noisin: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except KeyboardInterrupt:
+        print("noisin: interrupted.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,257 @@
+r"""The objective of NOISIN and what it bounds, for any noise-injected model.
+
+A model is ``model(x, state) -> (s, state)``: from inputs ``(T, N, ...)`` to the natural parameters
+s of a likelihood, ``(T, N, O)`` or ``(T, N)``, carrying a state. With noise, the likelihood that it
+gives to a row of targets is random, ``log p(x_{1:T} | z_{1:T})``, and
+
+- the **objective** (Jensen bound) is its mean over the noise, which training maximises;
+- the **marginal** ``log p(x_{1:T})``, the log of the mean likelihood, is what that bounds.
+
+K noise samples are K more rows: they are folded into the batch, and so are their states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noisin import checks
+from noisin.cells import NoisyCell, hidden, with_hidden
+from noisin.errors import InvalidValue
+from noisin.family import Family
+from noisin.functional import Mode
+from noisin.injection import noise_on
+from noisin.likelihoods import Likelihood
+
+Model = Callable[..., tuple[Tensor, Any]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A window: inputs ``(T, N, ...)``, targets ``(T, N, ...)`` and the state to start from.
+
+    The state has N rows, or the K·N rows that the estimate of the window before returned. It is a
+    tensor or a nest of tuples of tensors with the rows in their second dimension, as torch's.
+    """
+
+    x: Tensor
+    target: Tensor
+    state: Any = None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """K-sample estimates over one window, in nats, summed over its rows and steps.
+
+    Attributes:
+        log_p: ``log p(x_{1:T} | z^{(k)}_{1:T})`` per sample and row, ``(K, N)``, differentiable.
+        state: the carried state of all K·N rows, for the next window.
+    """
+
+    log_p: Tensor
+    state: Any
+
+    @property
+    def bound(self) -> Tensor:
+        """The Monte Carlo objective: the mean over noise of the log likelihood."""
+        return self.log_p.mean(0).sum()
+
+    @property
+    def bound_stderr(self) -> Tensor:
+        """The standard error of :attr:`bound` over the noise; nan for K = 1."""
+        return _relative_stderr(self.log_p, torch.ones_like(self.log_p[0]))
+
+    @property
+    def marginal(self) -> Tensor:
+        """``Σ_n log (1/K) Σ_k p(x_{1:T} | z^{(k)})``: never below the bound, and tighter with K."""
+        return _log_mean_exp(self.log_p).sum()
+
+    @property
+    def marginal_stderr(self) -> Tensor:
+        """The standard error of :attr:`marginal`, by the delta method; nan for K = 1."""
+        weights = (self.log_p - self.log_p.amax(0)).exp()
+        return _relative_stderr(weights, weights.mean(0))
+
+
+def estimate(
+    model: Model, batch: Batch, K: int = 1, likelihood: Likelihood | None = None
+) -> Estimate:
+    """Estimate the objective and the marginal likelihood of a window from K noise samples.
+
+    The noise is on, whatever ``train()`` and ``eval()`` say; all else is as they say.
+
+    Args:
+        model: ``model(x, state) -> (s, state)``.
+        batch: the window.
+        K: the number of noise samples.
+        likelihood: that of the targets; ``model.likelihood`` unless given.
+
+    >>> import noisin
+    >>> from noisin import likelihoods, noise
+    >>> rnn = noisin.RNN(1, 1, noise=noise.Gaussian(0.5))
+    >>> batch = Batch(torch.ones(5, 2, 1), torch.zeros(5, 2, 1))
+    >>> e = estimate(rnn, batch, K=1000, likelihood=likelihoods.Gaussian())
+    >>> bool(e.bound < e.marginal)
+    True
+    """
+    T, N = _window(batch.x)
+    s, state = _noisy_samples(model, batch.x, batch.state, K)
+    target = _fold(batch.target, N, K)
+    nll = likelihood_of(model, likelihood).nll(s=s, x=target)
+    log_p = -nll.reshape(T, K, N, -1).sum((0, 3))
+    return Estimate(log_p, state)
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The predictions of K noise samples, ``s``: ``(K, T, N, ...)``, and two ways to mix them.
+
+    Both give the log density of x at each step, ``(T, N)``.
+    """
+
+    s: Tensor
+    likelihood: Likelihood
+    state: Any
+
+    def arithmetic(self, x: Tensor) -> Tensor:
+        """``log (1/K) Σ_k p(x | s_k)``: the mixture of the predictions."""
+        K = len(self.s)
+        nll = self.likelihood.nll(s=self.s, x=x.unsqueeze(0).expand(K, *x.shape))
+        return _log_mean_exp(-nll.flatten(3).sum(-1) if nll.dim() > 3 else -nll)
+
+    def geometric(self, x: Tensor) -> Tensor:
+        """``log p(x | mean s_k)``: the normalised geometric mean of the predictions.
+
+        An exponential family is closed under it. In strong mode the mean of s is that of the clean
+        RNN, so with many samples this *is* the clean RNN.
+        """
+        nll = self.likelihood.nll(s=self.s.mean(0), x=x)
+        return -nll.flatten(2).sum(-1) if nll.dim() > 2 else -nll
+
+    def log_normaliser(self) -> Tensor:
+        """``A(mean s_k) - mean A(s_k)``, never positive: minus the explicit regularizer."""
+        A = self.likelihood.A
+        gap = A(self.s.mean(0)) - A(self.s).mean(0)
+        return gap.flatten(2).sum(-1) if gap.dim() > 2 else gap
+
+
+def predict(
+    model: Model, x: Tensor, K: int, state: Any = None, likelihood: Likelihood | None = None
+) -> Ensemble:
+    """The predictions of K noise samples, side by side."""
+    _, N = _window(x)
+    s, state = _noisy_samples(model, x, state, K)
+    samples = s.reshape(len(s), K, N, *s.shape[2:]).transpose(0, 1)
+    return Ensemble(samples, likelihood_of(model, likelihood), state)
+
+
+def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> Tensor:
+    """``log p(z_t | z_{t-1}, x_{t-1})``, where ``f = f_W(x_{t-1}, z_{t-1})``; summed over units.
+
+    Additive noise with density phi gives ``Π phi(z - f)``, multiplicative ``Π phi(z/f - 1)/|f|``.
+
+    >>> from noisin.noise import Gaussian
+    >>> transition_log_density(torch.tensor([1.0]), torch.tensor([1.0]), Gaussian(1.0), "additive")
+    tensor(-0.9189)
+    """
+    if mode == "additive":
+        return noise.log_prob(z - f).sum(-1)
+    return (noise.log_prob(z / f - 1) - f.abs().log()).sum(-1)
+
+
+def log_joint(
+    cell: NoisyCell, V: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, z: Tensor,
+    likelihood: Likelihood,
+) -> Tensor:  # fmt: skip
+    """``log p(x_{1:T}, z_{1:T})`` of the empirical-Bayes view, one value per row, ``(N,)``.
+
+    The noisy states z, ``(T, N, H)``, are latent variables with the prior
+    ``p(z_t | z_{t-1}, x_{t-1}; W)`` that the noise and the cell define, and V maps a state to the
+    natural parameter of its observation. Training fits the prior's W: with the prior itself for q,
+    the objective is an ELBO.
+    """
+    law = cell.noise
+    if not isinstance(law, Family):
+        raise InvalidValue(
+            f"log_joint: expected a noise with a density, got {law!r}. Use one of noise.FAMILIES."
+        )
+    if not cell.feedback:
+        raise InvalidValue("log_joint: z must be what the recurrence reads. Use feedback=True.")
+    total, state = z.new_zeros(z.shape[1]), None
+    for t in range(len(x)):
+        clean = cell.transition(x[t], state)
+        nll = likelihood.nll(s=V(z[t]), x=target[t])
+        prior = transition_log_density(z[t], hidden(cell, clean), law, cell.noise_mode)
+        total = total + prior - nll.reshape(len(nll), -1).sum(-1)
+        state = with_hidden(cell, clean, z[t])
+    return total
+
+
+def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor, Any]:
+    """``s`` and the state of K noise samples of every row: row n of sample k is row k·N + n."""
+    if isinstance(K, bool) or not isinstance(K, int) or K < 1:
+        raise InvalidValue(f"K is the number of noise samples and must be 1 or more, got {K!r}.")
+    _, N = _window(x)
+    with noise_on(model) if isinstance(model, nn.Module) else nullcontext():
+        s, state = model(_fold(x, N, K), _fold(state, N, K))
+    if s.dim() < 2 or s.shape[1] != K * N:
+        raise InvalidValue(
+            f"objective: expected the model to return s of shape (T, N, ...) with N = {K * N} rows "
+            f"(K · N), got {tuple(s.shape)}. A model is model(x, state) -> (s, state), time first."
+        )
+    return s, state
+
+
+def _window(x: Tensor) -> tuple[int, int]:
+    checks.require_tensors("objective", x=x)
+    if x.dim() < 2:
+        raise InvalidValue(f"objective: expected x of shape (T, N, ...), got {tuple(x.shape)}.")
+    return x.shape[0], x.shape[1]
+
+
+def _fold(value: Any, N: int, K: int) -> Any:
+    """K copies of all rows side by side, unless there are K·N already; states may be nested."""
+    if value is None:
+        return None
+    if isinstance(value, tuple | list):
+        parts = [_fold(part, N, K) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if value.shape[1] == K * N:
+        return value
+    if value.shape[1] != N:
+        raise InvalidValue(
+            f"objective: expected N = {N} rows, or K · N = {K * N} carried ones, in the second "
+            f"dimension, got {tuple(value.shape)}."
+        )
+    shape = value.shape
+    copies = value.unsqueeze(1).expand(shape[0], K, *shape[1:])
+    return copies.reshape(shape[0], K * N, *shape[2:])
+
+
+def likelihood_of(model: Model, likelihood: Likelihood | None) -> Likelihood:
+    """The likelihood given, or the model's own."""
+    found = getattr(model, "likelihood", None) if likelihood is None else likelihood
+    if not isinstance(found, Likelihood):
+        raise InvalidValue(
+            f"objective: expected a likelihood, got {found!r}. Give it as likelihood=..., or set "
+            f"{type(model).__name__}.likelihood."
+        )
+    return found
+
+
+def _log_mean_exp(values: Tensor) -> Tensor:
+    return values.logsumexp(0) - math.log(len(values))
+
+
+def _relative_stderr(samples: Tensor, scale: Tensor) -> Tensor:
+    """The standard error of ``Σ_n mean_k samples / scale``, rows being independent."""
+    K = len(samples)
+    if K == 1:
+        return samples.new_tensor(math.nan)
+    return ((samples.var(0) / scale.square()).sum() / K).sqrt()

@@ -1,0 +1,135 @@
+"""What noise adds to the risk: in strong mode, on the model's own data, and on any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import noisin
+from noisin import analysis, likelihoods, noise
+from noisin.errors import InvalidValue
+from noisin.objective import Batch
+
+T, N, F, H, O = 5, 4, 2, 3, 6  # noqa: E741
+D64 = {"dtype": torch.float64}
+
+
+class Model(nn.Module):
+    def __init__(self, rnn: nn.Module, likelihood: likelihoods.Likelihood) -> None:
+        super().__init__()
+        self.rnn, self.likelihood = rnn, likelihood
+        self.V = nn.Linear(H, O, bias=False, **D64)
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        z, state = self.rnn(x, state)
+        return self.V(z), state
+
+
+def model(lik: Any, gamma: float = 0.5, **kwargs: Any) -> Model:
+    m = Model(noisin.LSTM(F, H, noise=noise.Gaussian(gamma), **D64, **kwargs), lik)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.mul_(2)
+    return m
+
+
+LIKELIHOODS = [
+    *(likelihoods.Bernoulli(), likelihoods.Gaussian(0.5)),
+    *(likelihoods.Poisson(), likelihoods.Categorical()),
+]
+
+
+@pytest.mark.parametrize("lik", LIKELIHOODS, ids=str)
+def test_in_strong_mode_the_difference_is_the_regularizer(lik: Any) -> None:
+    m, x = model(lik, feedback=False), torch.randn(T, N, F, **D64)
+    target = lik.sample(torch.randn(T, N, O, **D64))  # any targets
+    risk = analysis.risk_decomposition(m, Batch(x, target), K=20_000)
+    with torch.no_grad():
+        h, _ = m.rnn.eval()(x)
+        reg = analysis.explicit_regularizer(lik, m.V.weight.t(), h, noise.Gaussian(0.5), K=4000)
+    stderr = (risk.stderr**2 + reg.stderr**2).sqrt()
+    assert abs(risk.difference - reg.monte_carlo) < 6 * stderr
+    assert risk.difference > 6 * risk.stderr
+    torch.testing.assert_close(risk.R, risk.R_det + risk.difference)
+
+
+@pytest.mark.parametrize("lik", LIKELIHOODS, ids=str)
+def test_on_the_models_own_data_the_difference_is_the_kl(lik: Any) -> None:
+    """For fed-back noise too: the mean over targets drawn from the clean model."""
+    m, x = model(lik), torch.randn(T, 1, F, **D64)
+    kl = analysis.expected_kl(m, x, K=5000)
+    assert kl.value > 6 * kl.stderr
+    with torch.no_grad():
+        many = x.expand(T, 4000, F)
+        s, _ = m.eval()(many)
+        risk = analysis.risk_decomposition(m, Batch(many, lik.sample(s)), K=20)
+    per_row = risk.difference / 4000
+    # The targets are random too: their share of the error, from the spread of log p(x).
+    spread = lik.nll(s=s, x=lik.sample(s)).reshape(T, 4000, -1).sum((0, 2)).std() / 4000**0.5
+    assert abs(per_row - kl.value) < 6 * (kl.stderr**2 + spread**2).sqrt()
+
+
+def test_on_other_data_fed_back_noise_can_lower_the_risk() -> None:
+    """Where noise moves the mean of z, targets on that side like the noisy model better."""
+    m = Model(noisin.RNN(F, H, noise=noise.Gaussian(1.0), **D64), likelihoods.Gaussian(1.0))
+    x = torch.randn(T, 1, F, **D64)
+    with torch.no_grad():
+        m.rnn.weight_hh_l0.mul_(4)
+        clean, _ = m.eval()(x)
+        s, _ = m.train()(x.expand(T, 50_000, F))
+        target = clean + 300 * (s.mean(1, keepdim=True) - clean)
+    risk = analysis.risk_decomposition(m, Batch(x, target), K=50_000)
+    assert risk.difference < -6 * risk.stderr
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("lik", LIKELIHOODS, ids=str)
+def test_the_fisher_estimate_is_the_kl_of_small_noise(
+    lik: Any, layers: int, feedback: bool
+) -> None:
+    m = model(lik, gamma=0.05, num_layers=layers, feedback=feedback)
+    x = torch.randn(T, N, F, **D64)
+    fisher = analysis.fisher_penalty(m, x, draws=800)
+    kl = analysis.expected_kl(m, x, K=2000)
+    stderr = (fisher.stderr**2 + kl.stderr**2).sqrt()
+    assert abs(fisher.value - kl.value) < 6 * stderr + 0.02 * kl.value
+    assert fisher.stderr < 0.1 * fisher.value
+
+
+def test_the_fisher_estimate_in_strong_mode_is_the_closed_form() -> None:
+    lik = likelihoods.Categorical()
+    m, x = model(lik, feedback=False), torch.randn(T, N, F, **D64)
+    fisher = analysis.fisher_penalty(m, x, draws=5000)
+    with torch.no_grad():
+        h, _ = m.rnn.eval()(x)
+    closed = analysis.Penalty(lik, noise.Gaussian(0.5))(h, m.V.weight.t()).sum()
+    assert abs(fisher.value - closed) < 6 * fisher.stderr
+
+
+def test_noise_per_layer_has_its_own_variance_and_comes_back() -> None:
+    lik = likelihoods.Gaussian()
+    laws = (noise.Gaussian(0.2), None)
+    m = Model(noisin.LSTM(F, H, 2, noise=list(laws), **D64), lik)
+    only = Model(noisin.LSTM(F, H, 2, noise=[noise.Gaussian(0.4), None], **D64), lik)
+    only.load_state_dict(m.state_dict())
+    x = torch.randn(T, N, F, **D64)
+    found = [
+        analysis.fisher_penalty(each, x, 20, generator=torch.Generator().manual_seed(0)).value
+        for each in (m, only)
+    ]
+    torch.testing.assert_close(found[1], 4 * found[0])
+    assert m.rnn.noise == laws
+
+
+def test_bad_input() -> None:
+    m = Model(noisin.LSTM(F, H, **D64), likelihoods.Gaussian())
+    with pytest.raises(InvalidValue, match="drew no noise"):
+        analysis.fisher_penalty(m, torch.zeros(T, N, F, **D64))
+    m.rnn.noise = noise.Gaussian(0.5)
+    with pytest.raises(RuntimeError):
+        analysis.fisher_penalty(m, torch.zeros(T, N, F + 1, **D64))
+    assert m.rnn.noise == noise.Gaussian(0.5)

@@ -1,0 +1,116 @@
+"""The command line: what it prints, its exit codes, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noisin import cli
+from noisin.analysis import claims
+from noisin.analysis.claims import Row
+
+GOOD = Row("good", "E[z] = h", "Sec. 3", 0.5, 1.0, "|t| < 5.8", True)
+BAD = Row("bad", "R - R(det) > 0", "Sec. 4", -0.2, 0.01, "> 0", False)
+
+
+def noisin(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+    run = f"import sys; {code}\nfrom noisin.cli import main; main(sys.argv[1:])"
+    return subprocess.run(
+        [sys.executable, "-c", run, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def in_process(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as exit:
+        cli.main(list(arguments))
+    return int(exit.value.code or 0)
+
+
+def test_verify_for_real(tmp_path: Path) -> None:
+    picture = tmp_path / "curves.svg"
+    run = noisin("verify", "--json", "--plot", str(picture), "--seed", "7")
+    assert run.returncode == 0, run.stderr
+    record = json.loads(run.stdout)
+    assert record["passed"] is True
+    assert record["seed"] == 7
+    assert record["false_alarm_rate"] < 1e-4
+    assert {"id", "claim", "place", "measured", "stderr", "expected", "passed"} == set(
+        record["rows"][0]
+    )
+    drawn = picture.read_text()
+    assert drawn.count("<svg") == 1
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(("rows", "code"), [([GOOD], 0), ([GOOD, BAD], 1)])
+def test_table_and_exit_code(
+    rows: list[Row], code: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(claims, "verify", lambda *_: rows)
+    assert in_process("verify") == code
+    printed = capsys.readouterr().out
+    assert "E[z] = h" in printed, "brackets are text, not markup"
+    assert "0.5 ± 1" in printed
+    assert "false alarm with probability below 1e-05" in printed
+    assert ("FAILS" in printed) == ("1 fail: bad" in printed) == bool(code)
+    assert in_process("verify", "--json") == code
+    assert json.loads(capsys.readouterr().out)["passed"] == (code == 0)
+
+
+def test_help_and_version_need_no_torch() -> None:
+    for arguments in (["--help"], ["verify", "--help"], ["--version"], []):
+        run = noisin(*arguments, code="sys.modules['torch'] = None")
+        assert run.returncode == 0, run.stderr
+        assert run.stdout
+    assert "--plot" in noisin("verify", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verfy"], 'Did you mean "verify"'),
+        (["verify", "--sead", "3"], "--sead"),
+        (["verify", "--seed", "three"], "three"),
+        (["verify", "--seed", "-1"], "0 or more, got -1"),
+        (["verify", "--seed", "1.5"], "1.5"),
+        (["verify", "--plot"], "--plot"),
+        (["verify", "--plot", "curves.txt"], ".svg, .png or .pdf, got curves.txt"),
+        (["verify", "--plot", "no/such/folder/x.svg"], "there is no folder no/such/folder"),
+        (["verify", "extra"], "extra"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_input(arguments: list[str], message: str, capsys: Any) -> None:
+    assert in_process(*arguments) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.startswith("noisin: ")
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
+
+
+def test_a_folder_for_a_picture(tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "x.svg"
+    folder.mkdir()
+    assert in_process("verify", "--plot", str(folder)) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert in_process("verify", "--plot", "x.svg") == 2
+    assert "pip install 'noisin[plot]'" in capsys.readouterr().err
+
+
+def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(claims, "verify", interrupted)
+    assert in_process("verify") == 130
+    assert "Traceback" not in capsys.readouterr().err
