@@ -93,11 +93,11 @@ def test_the_fisher_estimate_is_the_kl_of_small_noise(
 ) -> None:
     m = model(lik, gamma=0.05, num_layers=layers, feedback=feedback)
     x = torch.randn(T, N, F, **D64)
-    fisher = analysis.fisher_penalty(m, x, draws=800)
-    kl = analysis.expected_kl(m, x, K=2000)
+    fisher = analysis.fisher_penalty(m, x, draws=300)
+    kl = analysis.expected_kl(m, x, K=1000)
     stderr = (fisher.stderr**2 + kl.stderr**2).sqrt()
     assert abs(fisher.value - kl.value) < 6 * stderr + 0.02 * kl.value
-    assert fisher.stderr < 0.1 * fisher.value
+    assert fisher.stderr < 0.15 * fisher.value
 
 
 def test_the_fisher_estimate_in_strong_mode_is_the_closed_form() -> None:

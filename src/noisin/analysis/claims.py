@@ -20,6 +20,7 @@ from torch.nn import functional as F
 import noisin.regularizers as regularizers
 from noisin import likelihoods, noise, objective
 from noisin.analysis import curves, regularizer, risk, unbiasedness
+from noisin.analysis.toys import Affine, H, Model, N, O, T, X, inputs
 from noisin.cells import Noisy
 from noisin.objective import Batch
 from noisin.rnn import GRU, LSTM, RNN
@@ -33,7 +34,6 @@ ROUNDING = 1e-10  # what float64 may do to figures of the size of one
 # The placement of noise that is strongly unbiased.
 STRONG: dict[str, Any] = {"feedback": False, "noisy_layers": "last"}
 
-T, N, X, H, O = 5, 4, 3, 4, 6  # noqa: E741 - steps, rows, inputs, hidden units, outputs
 LIKELIHOODS: tuple[likelihoods.Likelihood, ...] = (
     likelihoods.Bernoulli(),
     likelihoods.Gaussian(0.5),
@@ -101,35 +101,6 @@ def _least(found: list[tuple[Any, Any]]) -> tuple[float, float]:
     return min(pairs, key=lambda pair: pair[0] / (pair[1] + ROUNDING))
 
 
-class Model(nn.Module):
-    """The model that the claims are checked on: an RNN and a prediction matrix."""
-
-    def __init__(
-        self, likelihood: likelihoods.Likelihood, rnn: nn.Module, scale: float = 2.0
-    ) -> None:
-        super().__init__()
-        self.likelihood, self.rnn = likelihood, rnn.double()
-        self.V = nn.Parameter(torch.randn(H, O, dtype=torch.float64) * scale / math.sqrt(H))
-        with torch.no_grad():
-            for weight in rnn.parameters():
-                weight.mul_(2)  # torch's small initial weights hide every nonlinearity
-
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """``s = z @ V``."""
-        z, state = self.rnn(x, state)
-        return z @ self.V, state
-
-    def clean(self, x: Tensor) -> Tensor:
-        """The states h without noise."""
-        h: Tensor = self.rnn.eval()(x)[0].detach()
-        self.rnn.train()
-        return h
-
-
-def _inputs(rows: int = N) -> Tensor:
-    return torch.randn(T, rows, X, dtype=torch.float64)
-
-
 def noise_table() -> Iterator[Row]:
     """The table of noises: means and variances of the scaled noise."""
     like, n = torch.empty((), dtype=torch.float64), 200_000
@@ -178,7 +149,7 @@ def algorithm_1() -> Iterator[Row]:
     """Algorithm 1 against the loop that the paper prints, for an LSTM and its loss."""
     rnn = LSTM(X, H, bias=False, noise=noise.Gaussian(0.5))
     model = Model(likelihoods.Categorical(), rnn)
-    x, target = _inputs(), torch.randint(O, (T, N))
+    x, target = inputs(), torch.randint(O, (T, N))
     eps = 0.5 * torch.randn(1, T, N, H, dtype=torch.float64)
     weights = torch.cat([*rnn.all_weights[0]], dim=1)
     i, f, g, o = (w.t() for w in weights.chunk(4))
@@ -224,27 +195,14 @@ def unbiased_noise() -> Iterator[Row]:
     yield fails("shared-not-weak", "noise shared over time and fed back: not even weakly", weak,
                 *t_of(RNN(X, H, noise=law, share="sequence"), "weak"))  # fmt: skip
     yield holds("affine", "an affine recurrence is strongly unbiased, fed back too", strong,
-                *t_of(Noisy(_Affine(), law), "strong"))  # fmt: skip
+                *t_of(Noisy(Affine(), law), "strong"))  # fmt: skip
     yield fails("dropout-biased", "dropout on the gates is biased", "Dropout, Sec. 3",
                 *t_of(regularizers.DropoutLSTMCell(X, H, p_x=0.5, p_h=0.4), "weak"))  # fmt: skip
 
 
-class _Affine(nn.Module):
-    """``h = (1 - g) h_prev + g v`` with gates that read the input alone, as minGRU's do."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate, self.value = nn.Linear(X, H), nn.Linear(X, H)
-
-    def forward(self, x: Tensor, state: Tensor | None) -> Tensor:
-        g = self.gate(x).sigmoid()
-        new: Tensor = g * self.value(x)
-        return new if state is None else new + (1 - g) * state
-
-
 def bernoulli_is_dropout() -> Iterator[Row]:
     """Multiplicative Bernoulli noise is dropout of the hidden state, given the same masks."""
-    keep, x, place = 0.6, _inputs(), "Dropout, Sec. 3"
+    keep, x, place = 0.6, inputs(), "Dropout, Sec. 3"
     mask = F.dropout(torch.ones(1, T, N, H, dtype=torch.float64), 1 - keep)
     law = noise.Bernoulli(keep)
     output = LSTM(X, H, noise=law, **STRONG).double()
@@ -272,7 +230,7 @@ def strong_mode_regularizes() -> Iterator[Row]:
     gains, gaps = [], []
     for lik in LIKELIHOODS:
         model = Model(lik, LSTM(X, H, noise=law, **STRONG), scale=1.0)
-        x, target = _inputs(), lik.sample(torch.randn(T, N, O, dtype=torch.float64))
+        x, target = inputs(), lik.sample(torch.randn(T, N, O, dtype=torch.float64))
         found = risk.risk_decomposition(model, Batch(x, target), K=4000)
         reg = regularizer.explicit_regularizer(lik, model.V, model.clean(x), law, K=1000)
         gains.append((found.difference, found.stderr))
@@ -292,7 +250,7 @@ def weak_mode_regularizes_its_own_data() -> Iterator[Row]:
     model = Model(lik, rnn, scale=1.0)
     with torch.no_grad():
         rnn.all_weights[0][1].mul_(2)
-    x = _inputs(1)
+    x = inputs(1)
     kl = risk.expected_kl(model, x, K=4000)
     yield _positive("weak-own-data", "fed back: E KL(p_h || p_z) > 0", place, kl.value, kl.stderr)
     many = x.expand(T, rows, X)
@@ -343,7 +301,7 @@ def closed_form() -> Iterator[Row]:
 def fed_back_noise_by_fisher_score() -> Iterator[Row]:
     """The Fisher-score estimate of what small fed-back noise adds, against the KL itself."""
     model = Model(likelihoods.Categorical(), GRU(X, H, 2, noise=noise.Gaussian(0.05)))
-    x = _inputs()
+    x = inputs()
     fisher = risk.fisher_penalty(model, x, draws=1000)
     kl = risk.expected_kl(model, x, K=2000)
     value = _tensor(fisher.value / kl.value)
@@ -358,7 +316,7 @@ def ensembles() -> Iterator[Row]:
     """In strong mode the geometric ensemble over noise is the clean RNN."""
     lik, law, place = likelihoods.Categorical(), noise.Gumbel(0.8), "Ensembles, Sec. 4.2"
     model = Model(lik, LSTM(X, H, noise=law, **STRONG))
-    x = _inputs(1)
+    x = inputs(1)
     with torch.no_grad():
         ensemble = objective.predict(model, x, K=20_000)
         off = ensemble.s - model.clean(x) @ model.V
@@ -382,7 +340,7 @@ def ensembles() -> Iterator[Row]:
 def jensen_bound() -> Iterator[Row]:
     """The objective bounds the marginal likelihood, whose estimate rises with K."""
     model = Model(likelihoods.Categorical(), LSTM(X, H, noise=noise.Gaussian(1.0)))
-    batch = Batch(_inputs(), torch.randint(O, (T, N)))
+    batch = Batch(inputs(), torch.randint(O, (T, N)))
     with torch.no_grad():
         log_p = objective.estimate(model, batch, K=2**13).log_p
     rises = []
