@@ -238,6 +238,9 @@ class TestEmpiricalBayes:
         unfed = noisin.Noisy(nn.RNNCell(1, 1), noise.Gaussian(1.0), feedback=False)
         with pytest.raises(InvalidValue, match="feedback=True"):
             objective.log_joint(unfed, *args, lik)
+        fed = noisin.Noisy(nn.RNNCell(1, 1), noise.Gaussian(1.0))
+        with pytest.raises(InvalidValue, match="as many steps"):
+            objective.log_joint(fed, *args[:3], torch.zeros(3, 1, 1), lik)
         with pytest.raises(InvalidValue, match="a noise with a density, got None"):
             objective.log_joint(noisin.Noisy(nn.RNNCell(1, 1), None), *args, lik)
         with pytest.raises(Unsupported, match="Bernoulli.*no density"):
@@ -263,9 +266,29 @@ def test_a_plain_function_is_a_model_too() -> None:
     assert found.marginal > found.bound
 
 
+def test_few_effective_samples_have_no_standard_error() -> None:
+    found = Estimate(torch.tensor([[0.0], [-500.0], [-600.0]], **D64), None)
+    assert found.effective_samples.item() == pytest.approx(1)
+    assert found.marginal_stderr.isnan()
+    assert found.bound_stderr.isfinite()
+    even = Estimate(torch.zeros(50, 2, **D64), None)
+    assert_close(even.effective_samples, torch.full((2,), 50.0, **D64))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda m, b: objective.estimate(m, (b.x, b.target)), "expected an objective.Batch"),
+        (lambda m, b: objective.estimate(noisin.RNN(F, H, batch_first=True), b), "time first"),
+        (
+            lambda m, b: objective.estimate(lambda x, s: (x[-1:], s), b, 1, likelihoods.Gaussian()),
+            "T = 4 steps",
+        ),
+        (lambda m, b: objective.estimate(m, Batch(b.x, b.target[0])), "second dimension"),
+        (
+            lambda m, b: objective.transition_log_density(b.x, b.x, noise.Gaussian(1.0), "sum"),
+            "mode must be",
+        ),
         (lambda m, b: objective.estimate(m, b, K=0), "must be 1 or more, got 0"),
         (lambda m, b: objective.estimate(m, b, K=2.0), "got 2.0"),
         (lambda m, b: objective.estimate(m.rnn, b), "set LSTM.likelihood"),

@@ -5,7 +5,9 @@ Commands import torch when they run, so that ``--help`` is instant and needs non
 
 from __future__ import annotations
 
+import io
 import json as json_format
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from noisin.analysis.claims import Row
 
 BAD_INPUT, INTERRUPTED = 2, 130
+LARGEST_SEED = 2**32
 
 app = App(
     name="noisin",
@@ -38,7 +41,8 @@ app = App(
 
 def _whole_number(_: type, tokens: Sequence[Any]) -> int:
     text = tokens[0].value
-    if not text.removeprefix("-").isdigit():
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
         raise ValueError(f"expected a whole number, got {text!r}.")
     return int(text)
 
@@ -64,8 +68,10 @@ def verify(
     seed
         The random seed; a claim that holds does so for every seed.
     """
-    if seed < 0:
-        raise InvalidValue(f"--seed must be a whole number, 0 or more, got {seed}.")
+    if not 0 <= seed < LARGEST_SEED:
+        raise InvalidValue(
+            f"--seed must be a whole number, 0 or more and below {LARGEST_SEED}, got {seed}."
+        )
     if plot is not None:
         _check_picture(plot)
     import torch
@@ -102,6 +108,10 @@ def _check_picture(path: Path) -> None:
         raise InvalidValue(f"--plot: there is no folder {path.parent}. Make it first.")
     if path.is_dir():
         raise InvalidValue(f"--plot: {path} is a folder. Name a file in it.")
+    try:
+        path.open("ab").close()  # now, rather than when the work is done
+    except OSError as error:
+        raise InvalidValue(f"--plot: cannot write {path}: {error.strerror}.") from None
 
 
 def _record(rows: Sequence[Row], seed: int, rate: float) -> dict[str, Any]:
@@ -137,9 +147,19 @@ def _print_table(rows: Sequence[Row], seed: int, rate: float) -> None:
 
 def main(tokens: Sequence[str] | None = None) -> None:
     """Run the command line. Bad input is one message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows ASCII only
     try:
         code = app(tokens)
+        sys.stdout.flush()
     except (CycloptsError, NoisinError) as error:
+        print(f"noisin: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except BrokenPipeError:  # whoever read our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
         print(f"noisin: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:

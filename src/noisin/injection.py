@@ -179,6 +179,19 @@ def _switched(model: nn.Module, on: bool) -> Iterator[None]:
                 module._noise_switch = switch
 
 
+@contextmanager
+def as_training(model: nn.Module, on: bool = True) -> Iterator[None]:
+    """As in train() with the noise on, or as in eval() with it off; restored on the way out."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        model.train(on)
+        with _switched(model, on):
+            yield
+    finally:
+        for module, training in before:
+            module.training = training
+
+
 def noise_off(model: nn.Module) -> AbstractContextManager[None]:
     """Context manager: no noise in ``model``, in train() as in eval(), while gradients flow."""
     return _switched(model, on=False)

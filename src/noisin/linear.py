@@ -41,14 +41,14 @@ def linear_nll(
 
     recompute = partial(checkpoint, nll, use_reentrant=False, preserve_rng_state=False)
     chunks = map(
-        nll if _transforming() else recompute,  # torch.func cannot recompute
+        nll if transforming() else recompute,  # torch.func cannot recompute
         torch.split(z.reshape(-1, V.shape[0]), chunk_size),
         torch.split(x.reshape(-1), chunk_size),
     )
     return torch.cat(list(chunks)).reshape(x.shape)
 
 
-def _transforming() -> bool:
+def transforming() -> bool:
     """Whether torch.func is at work."""
     if torch.compiler.is_compiling():
         return False

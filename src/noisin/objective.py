@@ -74,9 +74,21 @@ class Estimate:
 
     @property
     def marginal_stderr(self) -> Tensor:
-        """The standard error of :attr:`marginal`, by the delta method; nan for K = 1."""
+        """The standard error of :attr:`marginal`, by the delta method.
+
+        It is nan where fewer than 20 effective samples carry a row: a few large likelihoods then
+        make up the sum, the estimate is far too low, and no error can be read off the samples.
+        """
+        if self.effective_samples.min() < 20:
+            return self.log_p.new_tensor(math.nan)
         weights = (self.log_p - self.log_p.amax(0)).exp()
         return _relative_stderr(weights, weights.mean(0))
+
+    @property
+    def effective_samples(self) -> Tensor:
+        """``(Σ p)² / Σ p²`` per row, between 1 and K: how many samples the marginal rests on."""
+        weights = (self.log_p.detach() - self.log_p.detach().amax(0)).exp()
+        return weights.sum(0).square() / weights.square().sum(0)
 
 
 def estimate(
@@ -100,6 +112,10 @@ def estimate(
     >>> bool(e.bound < e.marginal)
     True
     """
+    if not isinstance(batch, Batch):
+        raise InvalidValue(
+            f"estimate: expected an objective.Batch(x, target, state), got {type(batch).__name__}."
+        )
     T, N = _window(batch.x)
     s, state = _noisy_samples(model, batch.x, batch.state, K)
     target = _fold(batch.target, N, K)
@@ -160,6 +176,7 @@ def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> T
     >>> transition_log_density(torch.tensor([1.0]), torch.tensor([1.0]), Gaussian(1.0), "additive")
     tensor(-0.9189)
     """
+    checks.one_of("transition_log_density: mode", mode, ("multiplicative", "additive"))
     if mode == "additive":
         return noise.log_prob(z - f).sum(-1)
     return (noise.log_prob(z / f - 1) - f.abs().log()).sum(-1)
@@ -181,8 +198,16 @@ def log_joint(
         raise InvalidValue(
             f"log_joint: expected a noise with a density, got {law!r}. Use one of noise.FAMILIES."
         )
-    if not cell.feedback:
-        raise InvalidValue("log_joint: z must be what the recurrence reads. Use feedback=True.")
+    if not cell.feedback or cell.share != "step":
+        raise InvalidValue(
+            "log_joint: z must be what the recurrence reads, with fresh noise at each step. Use "
+            "feedback=True and share='step'."
+        )
+    if not len(x) == len(target) == len(z):
+        raise InvalidValue(
+            f"log_joint: expected as many steps in x, target and z, got {len(x)}, {len(target)} "
+            f"and {len(z)}."
+        )
     total, state = z.new_zeros(z.shape[1]), None
     for t in range(len(x)):
         clean = cell.transition(x[t], state)
@@ -198,12 +223,18 @@ def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor,
     if isinstance(K, bool) or not isinstance(K, int) or K < 1:
         raise InvalidValue(f"K is the number of noise samples and must be 1 or more, got {K!r}.")
     _, N = _window(x)
+    if getattr(model, "batch_first", False):
+        raise InvalidValue(
+            "objective: expected a model that takes time first, (T, N, ...), and this one has "
+            "batch_first=True. Wrap it in a module that transposes."
+        )
     with noise_on(model) if isinstance(model, nn.Module) else nullcontext():
         s, state = model(_fold(x, N, K), _fold(state, N, K))
-    if s.dim() < 2 or s.shape[1] != K * N:
+    if s.shape[:2] != (len(x), K * N):
         raise InvalidValue(
-            f"objective: expected the model to return s of shape (T, N, ...) with N = {K * N} rows "
-            f"(K · N), got {tuple(s.shape)}. A model is model(x, state) -> (s, state), time first."
+            f"objective: expected the model to return s of shape (T, N, ...) with T = {len(x)} "
+            f"steps and N = {K * N} rows (K · N), got {tuple(s.shape)}. A model is "
+            f"model(x, state) -> (s, state), time first."
         )
     return s, state
 
@@ -222,6 +253,10 @@ def _fold(value: Any, N: int, K: int) -> Any:
     if isinstance(value, tuple | list):
         parts = [_fold(part, N, K) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if value.dim() < 2:
+        raise InvalidValue(
+            f"objective: expected rows in the second dimension, got {tuple(value.shape)}."
+        )
     if value.shape[1] == K * N:
         return value
     if value.shape[1] != N:

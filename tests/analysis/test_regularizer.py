@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from noisin import analysis, likelihoods, noise
 from noisin.analysis.regularizer import curvature_by_operator, output_curvature
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidValue, NoisinError
 from tests.test_linear import LargestTensor
 
 H, O = 4, 7  # noqa: E741
@@ -213,3 +213,51 @@ def test_bad_input() -> None:
         analysis.explicit_regularizer(likelihoods.Poisson(), V.t(), h, noise.Gaussian(1.0))
     with pytest.raises(InvalidValue, match="mode must be"):
         analysis.Penalty(likelihoods.Poisson(), noise.Gaussian(1.0), "product")
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 1e-4])
+def test_small_noise_in_float32_is_not_lost_to_rounding(gamma: float) -> None:
+    h, V = torch.randn(40, 20), torch.randn(20, 1000)
+    reg = analysis.explicit_regularizer(
+        likelihoods.Categorical(), V, h, noise.Gaussian(gamma), K=50
+    )
+    assert abs(reg.monte_carlo / reg.closed_form - 1) < 0.1
+
+
+def test_the_penalty_is_never_negative() -> None:
+    h, V = 10 * torch.randn(40, 20), 3 * torch.randn(20, 1000)
+    assert analysis.Penalty(likelihoods.Categorical(), noise.Gaussian(1.0))(h, V).min() >= 0
+
+
+def test_under_torch_func() -> None:
+    V, h, _ = problem()
+    penalty = analysis.Penalty(likelihoods.Categorical(), noise.Gaussian(0.5))
+    found = torch.func.grad(lambda V: penalty(h, V).sum())(V)
+    V.requires_grad_()
+    assert_close(found, torch.autograd.grad(penalty(h, V).sum(), V)[0])
+
+
+def test_a_finite_value_with_an_infinite_error_warns() -> None:
+    h, V = torch.ones(1, 1), torch.full((1, 1), 1.2)
+    with pytest.warns(UserWarning, match="the variance of its estimate is not"):
+        analysis.explicit_regularizer(likelihoods.Poisson(), V, h, noise.Laplace(1.0), K=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"K": 0}, "must be 1 or more, got 0"),
+        ({"K": 1.5}, "got 1.5"),
+        ({"bias": torch.zeros(1)}, r"bias of shape \(7,\), got \(1,\)"),
+        ({"h": torch.zeros(0, H)}, r"got \(0, 4\)"),
+        ({"noise": None}, "got None"),
+        ({"likelihood": "categorical"}, "expected a likelihood"),
+    ],
+)
+def test_bad_arguments(change: dict[str, Any], message: str) -> None:
+    V, h, _ = problem()
+    arguments = {"likelihood": likelihoods.Poisson(), "V": V, "h": h, "noise": noise.Gaussian(0.1)}
+    with pytest.raises(NoisinError, match=message):
+        analysis.explicit_regularizer(**{**arguments, **change})
+    with pytest.raises(NoisinError, match="chunk_size"):
+        analysis.Penalty(likelihoods.Poisson(), noise.Gaussian(0.1), chunk_size=0)

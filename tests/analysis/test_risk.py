@@ -133,3 +133,43 @@ def test_bad_input() -> None:
     with pytest.raises(RuntimeError):
         analysis.fisher_penalty(m, torch.zeros(T, N, F + 1, **D64))
     assert m.rnn.noise == noise.Gaussian(0.5)
+
+
+class WithDropout(Model):
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        z, state = self.rnn(x, state)
+        return nn.functional.dropout(z, 0.5, self.training) @ self.V.weight.t(), state
+
+
+def test_the_clean_model_has_no_dropout_either() -> None:
+    lik = likelihoods.Gaussian()
+    m = WithDropout(noisin.LSTM(F, H, noise=noise.Gaussian(0.3), **D64), lik)
+    batch = Batch(torch.randn(T, N, F, **D64), torch.randn(T, N, O, **D64))
+    found = [analysis.risk_decomposition(m, batch, K=3).R_det for _ in range(2)]
+    assert torch.equal(*found)
+    scores = [
+        analysis.fisher_penalty(m, batch.x, 3, generator=torch.Generator().manual_seed(0)).value
+        for _ in range(2)
+    ]
+    assert torch.equal(*scores)
+    assert m.training
+    only_dropout = WithDropout(nn.LSTM(F, H, **D64), lik)
+    kl = analysis.expected_kl(only_dropout, batch.x, K=200)
+    assert kl.value > 6 * kl.stderr
+    assert analysis.expected_kl(only_dropout.eval(), batch.x, K=2).value == pytest.approx(0)
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.enable_grad])
+def test_inside_no_grad(context: Any) -> None:
+    m, x = model(likelihoods.Categorical()), torch.randn(T, N, F, **D64)
+    with context():
+        assert analysis.expected_kl(m, x, K=1).stderr.isnan()
+        assert analysis.fisher_penalty(m, x, draws=1).stderr.isnan()
+
+
+def test_bad_numbers() -> None:
+    m, x = model(likelihoods.Gaussian()), torch.randn(T, N, F, **D64)
+    with pytest.raises(InvalidValue, match="draws must be 1 or more, got 0"):
+        analysis.fisher_penalty(m, x, draws=0)
+    with pytest.raises(InvalidValue, match="must be 1 or more"):
+        analysis.expected_kl(m, x, K=0)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import noisin
 from noisin import analysis, noise
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidType, InvalidValue
 from noisin.regularizers import DropoutLSTMCell, Zoneout
 
 F, H, T = 3, 4, 5
@@ -70,6 +70,26 @@ CASES: dict[str, tuple[Any, str]] = {
     "affine, fed back": (lambda: noisin.Noisy(Affine(), LAW), "strongly unbiased"),
     "affine, fed back, additive": (
         lambda: noisin.Noisy(Affine(), LAW, mode="additive"), "strongly unbiased"),
+    "shared, output only": (
+        lambda: noisin.RNN(F, H, noise=LAW, share="sequence", feedback=False, **D64),
+        "strongly unbiased"),
+    "batch first": (
+        lambda: noisin.RNN(F, H, batch_first=True, noise=LAW, feedback=False, **D64),
+        "strongly unbiased"),
+    "torch's, batch first, no noise": (
+        lambda: nn.LSTM(F, H, batch_first=True, **D64), "strongly unbiased"),
+    "rare events": (
+        lambda: noisin.RNN(F, 16, noise=noise.Bernoulli(0.99), feedback=False, **D64),
+        "strongly unbiased"),
+    "rare events, Chi-square": (
+        lambda: noisin.RNN(F, 16, noise=noise.ChiSquare(0.02), feedback=False, **D64),
+        "strongly unbiased"),
+    "noise around zoneout": (
+        lambda: noisin.Noisy(Zoneout(nn.LSTMCell(F, H, **D64), 0.3, 0.3), noise.Gaussian(0.3)),
+        "weakly unbiased"),
+    "noise after dropout between layers": (
+        lambda: noisin.LSTM(F, H, 2, dropout=0.5, noise=LAW, feedback=False, noisy_layers="last",
+                            **D64), "weakly unbiased"),
     "zoneout": (lambda: Zoneout(nn.RNNCell(F, H, **D64), p_h=0.3), "weakly unbiased"),
     "no noise": (lambda: nn.LSTM(F, H, **D64), "strongly unbiased"),
 }  # fmt: skip
@@ -113,5 +133,23 @@ def test_float32_rounding_is_no_bias() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(InvalidValue, match=r"\(T, F\), got \(5, 2, 3\)"):
-        analysis.check_unbiased(noisin.RNN(F, H), torch.zeros(5, 2, F))
+    rnn, x = noisin.RNN(F, H, noise=LAW), torch.zeros(5, F)
+    for arguments, message in (
+        ((rnn, torch.zeros(5, 2, F)), r"\(T, F\) in float32 or float64, got \(5, 2, 3\)"),
+        ((rnn, x.bfloat16()), "bfloat16"),
+        ((rnn, x, 10), "rows must be 1000 or more"),
+        ((rnn, x, 1000, 0.0), r"probability in \(0, 1\)"),
+        ((nn.LSTM(F, H, bidirectional=True), x), "cannot be run step by step"),
+        ((rnn, x, 1000, 1e-6, "layer"), "kind must be"),
+    ):
+        with pytest.raises(InvalidValue, match=message):
+            analysis.check_unbiased(*arguments)
+    with pytest.raises(InvalidType, match="expected a model"):
+        analysis.check_unbiased(lambda x, state: x, x)
+
+    class Broken(nn.Module):
+        def forward(self, x: Tensor, state: Any) -> Tensor:
+            return x / 0
+
+    with pytest.raises(InvalidValue, match="NaN or infinity"):
+        analysis.check_unbiased(Broken(), x)

@@ -24,9 +24,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from noisin import checks
-from noisin.errors import InvalidValue
+from noisin.centred import require_noise
+from noisin.errors import InvalidType, InvalidValue
 from noisin.functional import Mode, inject
 from noisin.likelihoods import Categorical, Likelihood, Poisson
+from noisin.linear import transforming
 from noisin.noise import Noise
 
 
@@ -69,6 +71,8 @@ def explicit_regularizer(
     >>> bool((reg.monte_carlo - 0.025).abs() < 6 * reg.stderr)
     True
     """
+    if isinstance(K, bool) or not isinstance(K, int) or K < 1:
+        raise InvalidValue(f"K is the number of noise samples and must be 1 or more, got {K!r}.")
     closed = Penalty(likelihood, noise, mode)(h, V, bias).sum()
     if isinstance(likelihood, Poisson):
         _warn_if_infinite(V, h, noise, mode)
@@ -97,6 +101,13 @@ class Penalty:
 
     def __post_init__(self) -> None:
         checks.one_of("Penalty: mode", self.mode, ("multiplicative", "additive"))
+        if not isinstance(self.likelihood, Likelihood):
+            raise InvalidType(f"Penalty: expected a likelihood, got {self.likelihood!r}.")
+        require_noise(self.noise)
+        if not isinstance(self.chunk_size, int) or self.chunk_size < 1:
+            raise InvalidValue(
+                f"Penalty: chunk_size is a number of outputs, 1 or more, got {self.chunk_size!r}."
+            )
 
     def __call__(self, h: Tensor, V: Tensor, bias: Tensor | None = None) -> Tensor:
         """``½ v Σ_j w_j (V ∇²A Vᵀ)_jj`` per row and step."""
@@ -118,10 +129,14 @@ def output_curvature(
     whole, whether or not gradients are wanted. Any other likelihood with joint outputs is served by
     its Hessian operator, unit by unit.
     """
-    if V.dim() != 2 or h.shape[-1:] != V.shape[:1]:
+    if V.dim() != 2 or h.shape[-1:] != V.shape[:1] or h.numel() == 0 or V.numel() == 0:
         raise InvalidValue(
             f"analysis: expected h (..., H) and V (H, O), got {tuple(h.shape)} and "
             f"{tuple(V.shape)}. Of an nn.Linear, pass weight.t() as V."
+        )
+    if bias is not None and bias.shape != V.shape[1:]:
+        raise InvalidValue(
+            f"analysis: expected a bias of shape {tuple(V.shape[1:])}, got {tuple(bias.shape)}."
         )
     rows = h.reshape(-1, h.shape[-1])
     if isinstance(likelihood, Categorical):
@@ -169,7 +184,7 @@ def _categorical_curvature(V: Tensor, h: Tensor, bias: Tensor | None, chunk_size
     parts = torch.cat([checkpointed(log_sum, h, *chunk) for chunk in chunks], dim=-1)
     log_total = parts.logsumexp(-1, keepdim=True)
     first, second = sum_of(checkpointed(moments, h, log_total, *chunk) for chunk in chunks)
-    variance: Tensor = second - first.square()
+    variance: Tensor = (second - first.square()).clamp_min(0)  # rounding can fall below
     return variance
 
 
@@ -187,20 +202,34 @@ def _bregman_samples(
 
     The last term has mean zero; it takes most of the variance with it where the noise is small.
     """
-    h, V = h.detach(), V.detach()
-    bias = None if bias is None else bias.detach()
-    with torch.enable_grad():
-        s_h = _natural_parameter(h, V, bias).requires_grad_()
-        A_h = likelihood.A(s_h).sum()
-        (slope,) = torch.autograd.grad(A_h, s_h)
+    h, V = h.detach().double(), V.detach().double()
+    bias = None if bias is None else bias.detach().double()
+    gap = bregman(likelihood, _natural_parameter(h, V, bias))
     samples = []
-    with torch.no_grad():
-        for _ in range(K):
-            z = inject(h, noise.sample(h.shape, like=h, generator=generator), mode)
-            s_z = _natural_parameter(z, V, bias)
-            gap = likelihood.A(s_z).sum() - A_h - ((s_z - s_h) * slope).sum()
-            samples.append(gap)
+    for _ in range(K):
+        z = inject(h, noise.sample(h.shape, like=h, generator=generator), mode)
+        samples.append(gap(_natural_parameter(z, V, bias)).sum())
     return torch.stack(samples)
+
+
+def bregman(likelihood: Likelihood, s_h: Tensor) -> Callable[[Tensor], Tensor]:
+    """``s_z -> A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``, which is ``KL(p_h || p_z)``.
+
+    In float64 and observation by observation, for the terms all but cancel where noise is small.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        s_h = s_h.detach().clone().double().requires_grad_()
+        A_h = likelihood.A(s_h)
+        (slope,) = torch.autograd.grad(A_h.sum(), s_h)
+    A_h, s_h = A_h.detach(), s_h.detach()
+
+    def gap(s_z: Tensor) -> Tensor:
+        with torch.no_grad():
+            s_z = s_z.double()
+            linear = (s_z - s_h) * slope
+            return likelihood.A(s_z) - A_h - (linear.sum(-1) if likelihood.event_dim else linear)
+
+    return gap
 
 
 def _warn_if_infinite(V: Tensor, h: Tensor, noise: Noise, mode: Mode) -> None:
@@ -214,7 +243,16 @@ def _warn_if_infinite(V: Tensor, h: Tensor, noise: Noise, mode: Mode) -> None:
     )
     ends = torch.stack([V.detach().amin(1), V.detach().amax(1)])
     factors = weights.unsqueeze(1) * ends.unsqueeze(0)
-    if factors.max() >= high or factors.min() <= low:
+    if 2 * factors.max() < high and 2 * factors.min() > low:
+        return
+    if factors.max() < high and factors.min() > low:
+        warnings.warn(
+            f"explicit_regularizer: with a Poisson likelihood and {noise}, the exact regularizer "
+            f"is finite, but the variance of its estimate is not: the error means nothing. "
+            f"Use less noise, or one with lighter tails, such as Gaussian.",
+            stacklevel=3,
+        )
+    else:
         what = "h_j V_jo" if mode == "multiplicative" else "V_jo"
         warnings.warn(
             f"explicit_regularizer: with a Poisson likelihood and {noise}, the exact regularizer "
@@ -239,6 +277,8 @@ def _chunks(
 
 def checkpointed(function: Callable[..., Tensor], *args: Tensor | None) -> Tensor:
     """Call a function whose intermediate values are computed again for the backward pass."""
+    if not torch.is_grad_enabled() or transforming():  # torch.func cannot recompute
+        return function(*args)
     result: Tensor = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False)
     return result
 

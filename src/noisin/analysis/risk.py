@@ -12,8 +12,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from noisin import objective
+from noisin.analysis.regularizer import bregman
 from noisin.errors import InvalidValue
-from noisin.injection import injected_modules, noise_off, noise_on
+from noisin.injection import as_training, injected_modules, noise_on
 from noisin.likelihoods import Likelihood
 from noisin.noise import Noise
 from noisin.objective import Batch
@@ -25,6 +26,13 @@ class Measured:
 
     value: Tensor
     stderr: Tensor
+
+    @classmethod
+    def of(cls, samples: Tensor) -> Measured:
+        """The mean of samples; the error of a single one is nan."""
+        if len(samples) == 1:
+            return cls(samples[0], samples.new_tensor(math.nan))
+        return cls(samples.mean(), samples.std() / math.sqrt(len(samples)))
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ def risk_decomposition(
     """
     with torch.no_grad():
         noisy = objective.estimate(model, batch, K, likelihood)
-        with noise_off(model):
+        with as_training(model, False):
             s, _ = model(batch.x, batch.state)
         likelihood = objective.likelihood_of(model, likelihood)
         return Risk(-noisy.bound, likelihood.nll(s=s, x=batch.target).sum(), noisy.bound_stderr)
@@ -75,22 +83,17 @@ def expected_kl(
     """``Σ E KL(p_h || p_z)``: how far predictions with noise are from those without.
 
     On targets that the clean model itself draws, it is what noise adds to the risk, for any noise,
-    biased or not. In an exponential family it is the Bregman divergence
-    ``A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``.
+    biased or not, and for dropout too: the noisy model is ``model`` as it is with the noise on, and
+    the clean one is that in eval() with the noise off. In an exponential family it is the Bregman
+    divergence ``A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``.
     """
     likelihood = objective.likelihood_of(model, likelihood)
     with torch.no_grad():
         samples = objective.predict(model, x, K, state, likelihood).s
-        with noise_off(model):
+        with as_training(model, False):
             s_h, _ = model(x, state)
-    s_h = s_h.detach().requires_grad_()
-    A_h = likelihood.A(s_h).sum()
-    (slope,) = torch.autograd.grad(A_h, s_h)
-    with torch.no_grad():
-        gaps = torch.stack(
-            [likelihood.A(s).sum() - A_h - ((s - s_h) * slope).sum() for s in samples]
-        )
-    return Measured(gaps.mean(), gaps.std() / math.sqrt(K))
+    gap = bregman(likelihood, s_h)
+    return Measured.of(torch.stack([gap(s).sum() for s in samples]))
 
 
 def fisher_penalty(
@@ -117,14 +120,19 @@ def fisher_penalty(
             f"fisher_penalty: {type(model).__name__} drew no noise. Give its modules some: "
             f"noisin.set_noise(model, noise)."
         )
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+        raise InvalidValue(f"fisher_penalty: draws must be 1 or more, got {draws!r}.")
     values = []
     for _ in range(draws):
-        nll = likelihood.nll(s=s, x=likelihood.sample(s.detach(), generator=generator)).sum()
-        scores = torch.autograd.grad(nll, [eps for eps, _ in probes], retain_graph=True)
+        with torch.enable_grad():
+            draw = likelihood.sample(s.detach(), generator=generator)
+            nll = likelihood.nll(s=s, x=draw).sum()
+        scores = torch.autograd.grad(
+            nll, [eps for eps, _ in probes], retain_graph=True, materialize_grads=True
+        )
         pairs = zip(scores, probes, strict=True)
         values.append(0.5 * sum(v * g.square().sum() for g, (_, v) in pairs))
-    found = torch.stack([torch.as_tensor(value) for value in values])
-    return Measured(found.mean(), found.std() / math.sqrt(draws))
+    return Measured.of(torch.stack([torch.as_tensor(value) for value in values]))
 
 
 @dataclass(frozen=True)
@@ -153,7 +161,7 @@ def _noise_at_zero(model: nn.Module) -> Iterator[list[tuple[Tensor, float]]]:
         for module, law in zip(modules, before, strict=True):
             many = isinstance(law, tuple)
             module.noise = tuple(map(stand_in, law)) if many else stand_in(law)  # type: ignore[arg-type]
-        with noise_on(model):
+        with as_training(model, False), noise_on(model):
             yield drawn
     finally:
         for module, law in zip(modules, before, strict=True):

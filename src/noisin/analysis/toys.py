@@ -13,9 +13,26 @@ from noisin.likelihoods import Likelihood
 T, N, X, H, O = 5, 4, 3, 4, 6  # noqa: E741 - steps, rows, inputs, hidden units, outputs
 
 
+def generator(seed: int = 0) -> torch.Generator:
+    """The stream of what is the same for every seed of the table: weights, inputs, targets."""
+    return torch.Generator().manual_seed(1111 + seed)
+
+
 def inputs(rows: int = N) -> Tensor:
-    """Random inputs, ``(T, rows, X)``."""
-    return torch.randn(T, rows, X, dtype=torch.float64)
+    """The inputs, ``(T, rows, X)``."""
+    return torch.randn(T, rows, X, dtype=torch.float64, generator=generator(1))
+
+
+def fixed(module: nn.Module, scale: float) -> nn.Module:
+    """A module in float64 with weights that no seed changes, uniform within ± scale/√H.
+
+    Torch's own scale is one; larger weights bring the nonlinearities out.
+    """
+    g = generator(2)
+    with torch.no_grad():
+        for weight in module.double().parameters():
+            weight.uniform_(-scale / math.sqrt(H), scale / math.sqrt(H), generator=g)
+    return module
 
 
 class Model(nn.Module):
@@ -23,11 +40,9 @@ class Model(nn.Module):
 
     def __init__(self, likelihood: Likelihood, rnn: nn.Module, scale: float = 2.0) -> None:
         super().__init__()
-        self.likelihood, self.rnn = likelihood, rnn.double()
-        self.V = nn.Parameter(torch.randn(H, O, dtype=torch.float64) * scale / math.sqrt(H))
-        with torch.no_grad():
-            for weight in rnn.parameters():
-                weight.mul_(2)  # torch's small initial weights hide every nonlinearity
+        self.likelihood, self.rnn = likelihood, fixed(rnn, 2)
+        V = torch.randn(H, O, dtype=torch.float64, generator=generator(3))
+        self.V = nn.Parameter(V * scale / math.sqrt(H))
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """``s = z @ V``."""

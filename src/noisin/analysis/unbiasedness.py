@@ -5,30 +5,31 @@ Many rows run on one input, each with noise of its own. With z_t what the module
 - **strong** unbiasedness, ``E[z_t] = h_t``: the mean over rows is what the clean module emits;
 - **weak** unbiasedness, ``E[z_t | z_{t-1}] = f_W(x_{t-1}, z_{t-1})``: the innovations
   ``r_t = z_t - f_W(x_{t-1}, z_{t-1})`` have mean zero and, given the past, still do, so that
-  ``E[r_t r_{t-1}] = 0`` too. It is a statement about one layer, given that layer's input.
+  ``E[r_t g(r_{t-1})] = 0`` too, tested for the sign g. It is a statement about one layer, given
+  that layer's input.
 
-Each is a t-test per step and unit, at a level corrected for their number.
+Each is a t-test per step and unit, at a level corrected for their number. A test finds what it
+looks for: a dependence on more than the sign of the last innovation goes unseen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from noisin import cells
+from noisin import cells, checks
 from noisin.cells import NoisyCell, hidden
 from noisin.errors import InvalidValue
-from noisin.injection import noise_off, noise_on
+from noisin.injection import as_training, noise_off
 from noisin.stack import NoisyStack
 
 # What a module emits with noise, (T, K, H), and the clean transition of its noisy past, f_W.
 Trajectories = tuple[Tensor, Tensor]
+Kind = Literal["rnn", "cell"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Unbiasedness:
 
     Attributes:
         strong_t: of ``E[z_t] - h_t``.
-        weak_t: of ``E[r_t]`` and ``E[r_t r_{t-1}]``, the larger in size.
+        weak_t: of ``E[r_t]`` and ``E[r_t g(r_{t-1})]``, the larger in size.
         threshold: the size beyond which one of them shows a bias.
         stderr: the standard error of ``E[z_t]``; a bias far below it goes unseen.
     """
@@ -60,9 +61,9 @@ class Unbiasedness:
     @property
     def verdict(self) -> str:
         """``"strongly unbiased"``, ``"weakly unbiased"`` or ``"biased"``."""
-        if not self.weak:
-            return "biased"
-        return "strongly unbiased" if self.strong else "weakly unbiased"
+        if self.strong:
+            return "strongly unbiased"
+        return "weakly unbiased" if self.weak else "biased"
 
     def __str__(self) -> str:
         sizes = (self.weak_t.abs().max().item(), self.strong_t.abs().max().item())
@@ -73,17 +74,23 @@ class Unbiasedness:
 
 
 def check_unbiased(
-    module: Callable[..., Any], x: Tensor, rows: int = 20_000, false_alarm: float = 1e-6
+    module: nn.Module,
+    x: Tensor,
+    rows: int = 20_000,
+    false_alarm: float = 1e-6,
+    kind: Kind | None = None,
 ) -> Unbiasedness:
     """Test a module for weak and strong unbiasedness on one input sequence.
 
     Args:
-        module: an RNN ``(x, state) -> (z, state)``, ours or torch's, or a cell
-            ``(x, state) -> state``. Noise is on, and dropout as if training; the clean module is
-            the one in ``eval()`` with the noise off. Of a stack, the last layer is judged.
+        module: an RNN ``(x, state) -> (z, state)``, time first or torch's with batch_first, or a
+            cell ``(x, state) -> state``. Noise is on, and dropout as if training; the clean module
+            is the one in ``eval()`` with the noise off. Of a stack, the last layer is judged.
         x: one sequence, ``(T, F)``.
         rows: how many times it is run side by side.
         false_alarm: the probability to call an unbiased module biased.
+        kind: whether the module is an ``"rnn"`` or a ``"cell"``; unless given, torch's RNNs and
+            ours are the former and all else the latter.
 
     >>> import noisin
     >>> from noisin import noise
@@ -91,114 +98,140 @@ def check_unbiased(
     >>> check_unbiased(rnn, torch.randn(4, 2)).verdict
     'strongly unbiased'
     """
-    if x.dim() != 2 or len(x) == 0:
-        raise InvalidValue(
-            f"check_unbiased: expected one sequence x of shape (T, F), got {tuple(x.shape)}."
-        )
+    runner = _Runner(module, kind)
+    _check_arguments(x, rows, false_alarm)
     many = x.unsqueeze(1).expand(len(x), rows, x.shape[-1])
-    with torch.no_grad(), _training(module):
-        z, f = _trajectories(module, many)
-    with torch.no_grad(), _training(module, False):
-        h = _emitted(module, x.unsqueeze(1))
+    with torch.no_grad(), as_training(module):
+        z, f = _trajectories(runner, many)
+    with torch.no_grad(), as_training(module, False):
+        h = runner.run(x.unsqueeze(1))
+    if not (z.isfinite().all() and f.isfinite().all() and h.isfinite().all()):
+        raise InvalidValue("check_unbiased: the module emitted NaN or infinity.")
+    resolution = torch.finfo(z.dtype).eps
+    z, f, h = z.double(), f.double(), h.double()
+    rounding = 16 * resolution * z.abs().amax(1)
     r = z - f
-    strong_t, stderr = _t_statistic(z - h, like=z)
-    weak_t, _ = _t_statistic(r, like=z)
+    strong_t, stderr = _t_statistic(z - h, rounding)
+    weak_t, _ = _t_statistic(r, rounding)
     if len(x) > 1:
-        lagged_t, _ = _t_statistic(_lagged_products(module, r), like=z.square())
+        lagged_t, _ = _t_statistic(_signed_by_the_past(runner, r), rounding[1:])
         weak_t = torch.maximum(weak_t.abs(), nn.functional.pad(lagged_t.abs(), (0, 0, 1, 0)))
     tests = strong_t.numel() + 2 * weak_t.numel()
     threshold = NormalDist().inv_cdf(1 - false_alarm / (2 * tests))
     return Unbiasedness(strong_t, weak_t, threshold, stderr)
 
 
-def _t_statistic(samples: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+def _check_arguments(x: Tensor, rows: int, false_alarm: float) -> None:
+    checks.require_tensors("check_unbiased", x=x)
+    if x.dim() != 2 or len(x) == 0 or x.dtype not in (torch.float32, torch.float64):
+        raise InvalidValue(
+            f"check_unbiased: expected one sequence x of shape (T, F) in float32 or float64, got "
+            f"{tuple(x.shape)} of {x.dtype}."
+        )
+    if not isinstance(rows, int) or rows < 1000:
+        raise InvalidValue(f"check_unbiased: rows must be 1000 or more, got {rows!r}.")
+    if not 0 < false_alarm < 1:
+        raise InvalidValue(
+            f"check_unbiased: false_alarm is a probability in (0, 1), got {false_alarm!r}."
+        )
+
+
+def _t_statistic(samples: Tensor, rounding: Tensor) -> tuple[Tensor, Tensor]:
     """The mean over rows in standard errors. What rounding can do counts as zero."""
     mean, stderr = samples.mean(1), samples.std(1) / samples.shape[1] ** 0.5
-    rounding = 64 * torch.finfo(samples.dtype).eps * like.abs().amax()
     return torch.where(mean.abs() > rounding, mean / stderr, 0.0), stderr
 
 
-def _lagged_products(module: Any, r: Tensor) -> Tensor:
-    """``r_t r_{t-1}``; the reverse direction of a stack has its past at ``t + 1``."""
-    if not getattr(module, "bidirectional", False):
-        return r[1:] * r[:-1]
+def _signed_by_the_past(runner: _Runner, r: Tensor) -> Tensor:
+    """``r_t g(r_{t-1})``; the reverse direction of a stack has its past at ``t + 1``.
+
+    g is ±1, by the side of its mean that the past lies on. A product of the two innovations would
+    hang on rows where both are large, of which a noise of rare events has too few to judge by.
+    """
+    if not runner.bidirectional:
+        return r[1:] * _side(r[:-1])
     forward, backward = r.chunk(2, dim=-1)
-    return torch.cat([forward[1:] * forward[:-1], backward[:-1] * backward[1:]], dim=-1)
+    return torch.cat([forward[1:] * _side(forward[:-1]), backward[:-1] * _side(backward[1:])], -1)
 
 
-def _trajectories(module: Any, x: Tensor) -> Trajectories:
+def _side(r: Tensor) -> Tensor:
+    return torch.where(r > r.mean(1, keepdim=True), 1.0, -1.0)
+
+
+class _Runner:
+    """One face for RNNs and cells: whole sequences and single steps, time first."""
+
+    def __init__(self, module: nn.Module, kind: Kind | None) -> None:
+        checks.require_module("check_unbiased", module)
+        recurrent = isinstance(module, nn.RNNBase)
+        self.module = module
+        self.kind = kind or ("rnn" if recurrent else "cell")
+        checks.one_of("check_unbiased: kind", self.kind, ("rnn", "cell"))
+        self.time = 1 if recurrent and module.batch_first else 0
+        self.bidirectional = recurrent and bool(module.bidirectional)
+        if self.bidirectional and not isinstance(module, NoisyStack):
+            raise InvalidValue(
+                f"check_unbiased: a bidirectional {type(module).__name__} cannot be run step by "
+                f"step. Check one direction, or convert it: noisin.convert(module, noise)."
+            )
+
+    def run(self, x: Tensor, **kwargs: Any) -> Tensor:
+        """What the module emits over a sequence, ``(T, N, H)``."""
+        if self.kind == "cell":
+            return cells.unroll(self.module, x, **kwargs)[0]
+        z: Tensor = self.module(x.transpose(0, self.time), **kwargs)[0]
+        return z.transpose(0, self.time)
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """What the module emits in one step, and its state."""
+        if self.kind == "cell":
+            state = self.module(x, state)
+            return hidden(self.module, state), state
+        z, state = self.module(x.unsqueeze(self.time), state)
+        return z.squeeze(self.time), state
+
+
+def _trajectories(runner: _Runner, x: Tensor) -> Trajectories:
+    module = runner.module
     if isinstance(module, NoisyStack):
-        return _stack_trajectories(module, x)
+        eps = module.sample_eps(x.transpose(0, runner.time))
+        return _silenced_trajectories(runner, x, eps, slice(-module._directions, None))
     if isinstance(module, NoisyCell):
-        return _noisy_cell_trajectories(module, x)
-    return _stepped_trajectories(module, x)
+        return _silenced_trajectories(runner, x, _noise_of_sequence(module, x), None)
+    return _stepped_trajectories(runner, x)
 
 
-def _stack_trajectories(stack: NoisyStack, x: Tensor) -> Trajectories:
-    """f_W at step t is what the last layer emits when its noise of that step alone is zero."""
-    eps = stack.sample_eps(x)
-    z = stack(x, eps=eps)[0]
-    last = slice(-stack._directions, None)
+def _silenced_trajectories(
+    runner: _Runner, x: Tensor, eps: Tensor, last: slice | None
+) -> Trajectories:
+    """f_W at step t is what is emitted when the noise of that step alone is zero.
+
+    All else that is random, such as dropout, is replayed: it belongs to f_W.
+    """
+    stream = torch.get_rng_state()
+    z = runner.run(x, eps=eps)
     f = torch.empty_like(z)
     for t in range(len(x)):
         silenced = eps.clone()
-        silenced[last, t] = 0
-        f[t] = stack(x, eps=silenced)[0][t]
+        silenced[t if last is None else (last, t)] = 0
+        torch.set_rng_state(stream)
+        f[t] = runner.run(x, eps=silenced)[t]
     return z, f
 
 
-def _noisy_cell_trajectories(cell: NoisyCell, x: Tensor) -> Trajectories:
-    """As for a stack, with the noise of the whole sequence drawn beforehand."""
+def _noise_of_sequence(cell: NoisyCell, x: Tensor) -> Tensor:
     with noise_off(cell):
-        clean, _ = cells.unroll(cell, x)
-    laws = [cell._drawn(clean[0]) for _ in range(1 if cell.share == "sequence" else len(x))]
-    eps = torch.stack(laws).expand_as(clean)
-    z, _ = cells.unroll(cell, x, eps=eps)
-    f = torch.empty_like(z)
-    for t in range(len(x)):
-        silenced = eps.clone()
-        silenced[t] = 0
-        f[t] = cells.unroll(cell, x[: t + 1], eps=silenced[: t + 1])[0][t]
-    return z, f
+        h = hidden(cell, cell(x[0], None))
+    draws = [cell._drawn(h) for _ in range(1 if cell.share == "sequence" else len(x))]
+    return torch.stack(draws).expand(len(x), *h.shape)
 
 
-def _stepped_trajectories(module: Any, x: Tensor) -> Trajectories:
+def _stepped_trajectories(runner: _Runner, x: Tensor) -> Trajectories:
     """Step by step, each from the same noisy past: once as training, once clean."""
     zs, fs, state = [], [], None
     for x_t in x:
-        with _training(module, False):
-            fs.append(_step(module, x_t, state)[0])
-        z, state = _step(module, x_t, state)
+        with as_training(runner.module, False):
+            fs.append(runner.step(x_t, state)[0])
+        z, state = runner.step(x_t, state)
         zs.append(z)
     return torch.stack(zs), torch.stack(fs)
-
-
-def _step(module: Any, x: Tensor, state: Any) -> tuple[Tensor, Any]:
-    if isinstance(module, nn.RNNBase):
-        z, state = module(x.unsqueeze(0), state)
-        return z[0], state
-    state = module(x, state)
-    return hidden(module, state), state
-
-
-def _emitted(module: Any, x: Tensor) -> Tensor:
-    if isinstance(module, nn.RNNBase):
-        z: Tensor = module(x)[0]
-        return z
-    return cells.unroll(module, x)[0]
-
-
-@contextmanager
-def _training(module: Any, on: bool = True) -> Iterator[None]:
-    """As training with the noise on, or as evaluating with it off; restored on the way out."""
-    if not isinstance(module, nn.Module):
-        yield
-        return
-    before = [(part, part.training) for part in module.modules()]
-    try:
-        module.train(on)
-        with noise_on(module) if on else noise_off(module):
-            yield
-    finally:
-        for part, training in before:
-            part.training = training
