@@ -12,7 +12,7 @@ import pytest
 
 from noisin import cli
 from noisin.analysis import claims
-from noisin.analysis.claims import Row
+from noisin.analysis.rows import Row
 
 GOOD = Row("good", "E[z] = h", "Sec. 3", 0.5, 1.0, "|t| < 5.8", True)
 BAD = Row("bad", "R - R(det) > 0", "Sec. 4", -0.2, 0.01, "> 0", False)

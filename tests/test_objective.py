@@ -99,6 +99,18 @@ def test_states_of_all_samples_are_carried_across_windows() -> None:
     assert_close(start.log_p[0], start.log_p[4])
 
 
+def test_states_of_cells_are_carried_too() -> None:
+    cell = noisin.Noisy(nn.LSTMCell(F, N, **D64), noise.Gaussian(0.0))  # H = N: no guessing by size
+    m, whole = _Unrolled(cell, nn.Linear(N, O, **D64)), batch(6)
+    lik = likelihoods.Categorical()
+    first = objective.estimate(m, Batch(whole.x[:4], whole.target[:4]), 5, lik)
+    assert first.state[0].shape == (5 * N, N)
+    second = objective.estimate(m, Batch(whole.x[4:], whole.target[4:], first.state), 5, lik)
+    assert_close(first.log_p + second.log_p, objective.estimate(m, whole, 5, lik).log_p)
+    start = tuple(torch.randn(N, N, **D64) for _ in range(2))
+    assert objective.estimate(m, Batch(whole.x, whole.target, start), 5, lik).log_p.shape == (5, N)
+
+
 @given(st.lists(st.lists(st.floats(-500, 10), min_size=2, max_size=2), min_size=1, max_size=9))
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_the_bound_never_exceeds_the_marginal(rows: list[list[float]]) -> None:
@@ -284,7 +296,7 @@ def test_few_effective_samples_have_no_standard_error() -> None:
             lambda m, b: objective.estimate(lambda x, s: (x[-1:], s), b, 1, likelihoods.Gaussian()),
             "T = 4 steps",
         ),
-        (lambda m, b: objective.estimate(m, Batch(b.x, b.target[0])), "second dimension"),
+        (lambda m, b: objective.estimate(m, Batch(b.x, b.target[0])), "in dimension 1"),
         (
             lambda m, b: objective.transition_log_density(b.x, b.x, noise.Gaussian(1.0), "sum"),
             "mode must be",

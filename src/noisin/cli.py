@@ -23,7 +23,7 @@ import noisin
 from noisin.errors import InvalidValue, NoisinError
 
 if TYPE_CHECKING:
-    from noisin.analysis.claims import Row
+    from noisin.analysis.rows import Row
 
 BAD_INPUT, INTERRUPTED = 2, 130
 LARGEST_SEED = 2**32
@@ -77,6 +77,7 @@ def verify(
     import torch
 
     from noisin.analysis import claims
+    from noisin.analysis.rows import FALSE_ALARM_RATE
 
     torch.set_num_threads(1)  # the fastest for such small models
     errors = Console(stderr=True)
@@ -89,9 +90,9 @@ def verify(
             draw_curves(regularizer_curves(seed), plot)
     passed = all(row.passed for row in rows)
     if json:
-        print(json_format.dumps(_record(rows, seed, claims.FALSE_ALARM_RATE), indent=2))
+        print(json_format.dumps(_record(rows, seed, FALSE_ALARM_RATE), indent=2))
     else:
-        _print_table(rows, seed, claims.FALSE_ALARM_RATE)
+        _print_table(rows, seed, FALSE_ALARM_RATE)
         if plot is not None:
             print(f"The plot is in {plot}.")
     return 0 if passed else 1

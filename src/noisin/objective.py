@@ -37,7 +37,7 @@ class Batch:
     """A window: inputs ``(T, N, ...)``, targets ``(T, N, ...)`` and the state to start from.
 
     The state has N rows, or the K·N rows that the estimate of the window before returned. It is a
-    tensor or a nest of tuples of tensors with the rows in their second dimension, as torch's.
+    tensor or a nest of tuples of tensors, laid out as torch's RNNs and cells have theirs.
     """
 
     x: Tensor
@@ -229,7 +229,7 @@ def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor,
             "batch_first=True. Wrap it in a module that transposes."
         )
     with noise_on(model) if isinstance(model, nn.Module) else nullcontext():
-        s, state = model(_fold(x, N, K), _fold(state, N, K))
+        s, state = model(_fold(x, N, K), _fold_state(state, N, K))
     if s.shape[:2] != (len(x), K * N):
         raise InvalidValue(
             f"objective: expected the model to return s of shape (T, N, ...) with T = {len(x)} "
@@ -246,27 +246,31 @@ def _window(x: Tensor) -> tuple[int, int]:
     return x.shape[0], x.shape[1]
 
 
-def _fold(value: Any, N: int, K: int) -> Any:
-    """K copies of all rows side by side, unless there are K·N already; states may be nested."""
-    if value is None:
+def _fold_state(state: Any, N: int, K: int) -> Any:
+    """K copies of the rows of a state, unless there are K·N already; a state may be nested.
+
+    Rows are the second dimension of an RNN's ``(layers, N, H)``, the first of a cell's ``(N, H)``.
+    """
+    if state is None:
         return None
-    if isinstance(value, tuple | list):
-        parts = [_fold(part, N, K) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    if value.dim() < 2:
-        raise InvalidValue(
-            f"objective: expected rows in the second dimension, got {tuple(value.shape)}."
-        )
-    if value.shape[1] == K * N:
+    if isinstance(state, tuple | list):
+        parts = [_fold_state(part, N, K) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    checks.require_tensors("objective", state=state)
+    return _fold(state, N, K, dim=0 if state.dim() == 2 else 1)
+
+
+def _fold(value: Tensor, N: int, K: int, dim: int = 1) -> Tensor:
+    """K copies of all rows side by side: row n of copy k is row k·N + n."""
+    if value.dim() > dim and value.shape[dim] == K * N:
         return value
-    if value.shape[1] != N:
+    if value.dim() <= dim or value.shape[dim] != N:
         raise InvalidValue(
-            f"objective: expected N = {N} rows, or K · N = {K * N} carried ones, in the second "
-            f"dimension, got {tuple(value.shape)}."
+            f"objective: expected N = {N} rows, or K · N = {K * N} carried ones, in dimension "
+            f"{dim}, got {tuple(value.shape)}."
         )
-    shape = value.shape
-    copies = value.unsqueeze(1).expand(shape[0], K, *shape[1:])
-    return copies.reshape(shape[0], K * N, *shape[2:])
+    shape = (*value.shape[:dim], K, *value.shape[dim:])
+    return value.unsqueeze(dim).expand(shape).flatten(dim, dim + 1)
 
 
 def likelihood_of(model: Model, likelihood: Likelihood | None) -> Likelihood:

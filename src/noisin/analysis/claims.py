@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import torch
@@ -22,17 +20,23 @@ from torch.nn import functional as F
 import noisin.regularizers as regularizers
 from noisin import likelihoods, noise, objective
 from noisin.analysis import curves, regularizer, risk, unbiasedness
+from noisin.analysis.rows import (
+    FALSE_ALARM_RATE,
+    UNBIASEDNESS_CHECKS,
+    Row,
+    Z,
+    equal_row,
+    exact_row,
+    figure,
+    least,
+    positive_row,
+    worst,
+)
 from noisin.analysis.toys import Affine, H, Model, N, O, T, X, fixed, generator, inputs
 from noisin.cells import Noisy
 from noisin.functional import Mode
 from noisin.objective import Batch
 from noisin.rnn import GRU, LSTM, RNN
-
-FALSE_ALARM_RATE = 1e-5
-COMPARISONS = 1000  # at most; half of the rate is theirs, the other half the unbiasedness checks'
-Z = NormalDist().inv_cdf(1 - FALSE_ALARM_RATE / 2 / (2 * COMPARISONS))
-UNBIASEDNESS_CHECKS = 10
-ROUNDING = 1e-10  # what float64 may do to figures of the size of one
 
 # The placement of noise that is strongly unbiased.
 STRONG: dict[str, Any] = {"feedback": False, "noisy_layers": "last"}
@@ -43,19 +47,6 @@ LIKELIHOODS: tuple[likelihoods.Likelihood, ...] = (
     likelihoods.Poisson(),
     likelihoods.Categorical(),
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """One claim: what was measured, its standard error (0 if exact), what was expected."""
-
-    id: str
-    claim: str
-    place: str
-    measured: float
-    stderr: float
-    expected: str
-    passed: bool
 
 
 def verify(seed: int = 1111, progress: Callable[[str], None] | None = None) -> list[Row]:
@@ -70,41 +61,6 @@ def verify(seed: int = 1111, progress: Callable[[str], None] | None = None) -> l
     return rows
 
 
-def _tensor(value: Any) -> float:
-    return float(torch.as_tensor(value).detach())
-
-
-def _exact(id: str, claim: str, place: str, error: Any) -> Row:
-    """A claim that holds to rounding."""
-    value = _tensor(error)
-    return Row(id, claim, place, value, 0.0, "0 to rounding", value < ROUNDING)
-
-
-def _equal(id: str, claim: str, place: str, found: Any, stderr: Any, to: float) -> Row:
-    """A random figure that equals a number."""
-    value, error = _tensor(found), _tensor(stderr)
-    passed = math.isfinite(error) and abs(value - to) < Z * error
-    return Row(id, claim, place, value, error, f"{to:g}", passed)
-
-
-def _positive(id: str, claim: str, place: str, found: Any, stderr: Any) -> Row:
-    """A random figure that is above zero beyond doubt."""
-    value, error = _tensor(found), _tensor(stderr)
-    return Row(id, claim, place, value, error, "> 0", value > Z * error + ROUNDING)
-
-
-def _worst(found: list[tuple[Any, Any]], to: float) -> tuple[float, float]:
-    """Of many figures that should equal a number, the one farthest off in standard errors."""
-    pairs = [(_tensor(value), _tensor(error)) for value, error in found]
-    return max(pairs, key=lambda pair: abs(pair[0] - to) / (pair[1] + ROUNDING))
-
-
-def _least(found: list[tuple[Any, Any]]) -> tuple[float, float]:
-    """Of many figures that should be above zero, the least so in standard errors."""
-    pairs = [(_tensor(value), _tensor(error)) for value, error in found]
-    return min(pairs, key=lambda pair: pair[0] / (pair[1] + ROUNDING))
-
-
 def noise_table() -> Iterator[Row]:
     """The table of noises: means and variances of the scaled noise."""
     like, n = torch.empty((), dtype=torch.float64), 200_000
@@ -116,9 +72,11 @@ def noise_table() -> Iterator[Row]:
             means.append((eps.mean(), eps.std() / math.sqrt(n)))
             variances.append((squares.mean(), squares.std() / math.sqrt(n)))
     place = "Table of noises, Sec. 3"
-    yield _equal("noise-mean", "every noise is centred (worst of 16)", place, *_worst(means, 0), 0)
+    yield equal_row(
+        "noise-mean", "every noise is centred (worst of 16)", place, *worst(means, 0), 0
+    )
     claim = "its variance is the table's, as a ratio (worst of 16)"
-    yield _equal("noise-variance", claim, place, *_worst(variances, 1), 1)
+    yield equal_row("noise-variance", claim, place, *worst(variances, 1), 1)
 
 
 def likelihood_table() -> Iterator[Row]:
@@ -144,9 +102,9 @@ def likelihood_table() -> Iterator[Row]:
         off = statistic - slope
         means += zip(off.mean(0), off.std(0) / math.sqrt(len(off)), strict=True)
     place = "Table of A and its Hessian, Sec. 2"
-    yield _exact("likelihood-hessian", "the Hessian of A is the table's", place, max(errors))
+    yield exact_row("likelihood-hessian", "the Hessian of A is the table's", place, max(errors))
     claim = "grad A - E[T(x)] (worst of 24)"
-    yield _equal("likelihood-mean", claim, place, *_worst(means, 0), 0)
+    yield equal_row("likelihood-mean", claim, place, *worst(means, 0), 0)
 
 
 def algorithm_1() -> Iterator[Row]:
@@ -176,7 +134,7 @@ def algorithm_1() -> Iterator[Row]:
         slopes = [torch.autograd.grad(value, rnn.all_weights[0][1])[0] for value in (ours, loss)]
         errors += [(ours - loss).abs(), (slopes[0] - slopes[1]).abs().max()]
     claim = "loss and gradient of Algorithm 1 minus those of a plain loop"
-    yield _exact("algorithm-1", claim, "Algorithm 1", max(errors))
+    yield exact_row("algorithm-1", claim, "Algorithm 1", max(errors))
 
 
 def unbiased_noise() -> Iterator[Row]:
@@ -187,7 +145,7 @@ def unbiased_noise() -> Iterator[Row]:
         rate = FALSE_ALARM_RATE / 2 / UNBIASEDNESS_CHECKS
         x = inputs(1).squeeze(1)
         found = unbiasedness.check_unbiased(fixed(module, 3), x, false_alarm=rate)
-        return _tensor(getattr(found, f"{condition}_t").abs().max()), found.threshold
+        return figure(getattr(found, f"{condition}_t").abs().max()), found.threshold
 
     def holds(id: str, claim: str, place: str, t: float, threshold: float) -> Row:
         return Row(id, claim, place, t, 1.0, f"|t| < {threshold:.1f}", t < threshold)
@@ -220,7 +178,7 @@ def bernoulli_is_dropout() -> Iterator[Row]:
     theirs.load_state_dict(output.state_dict())
     error = (output(x, eps=mask - 1)[0] - theirs(x)[0] * mask[0]).abs().max()
     claim = "Bernoulli noise not fed back is Zaremba's dropout"
-    yield _exact("bernoulli-output", claim, place, error)
+    yield exact_row("bernoulli-output", claim, place, error)
 
     fed_back = LSTM(X, H, noise=law).double()
     cell = nn.LSTMCell(X, H).double()
@@ -231,7 +189,7 @@ def bernoulli_is_dropout() -> Iterator[Row]:
         state = (h * mask[0, t], c)
         zs.append(state[0])
     error = (fed_back(x, eps=mask - 1)[0] - torch.stack(zs)).abs().max()
-    yield _exact("bernoulli-fed-back", "fed back, it is fresh-mask dropout of h", place, error)
+    yield exact_row("bernoulli-fed-back", "fed back, it is fresh-mask dropout of h", place, error)
 
 
 def strong_mode_regularizes() -> Iterator[Row]:
@@ -248,9 +206,9 @@ def strong_mode_regularizes() -> Iterator[Row]:
         gap = found.difference - reg.monte_carlo
         gaps.append((gap, (found.stderr**2 + reg.stderr**2).sqrt()))
     claim = "R - R(det) > 0 in strong mode (least of 4)"
-    yield _positive("strong-positive", claim, place, *_least(gains))
+    yield positive_row("strong-positive", claim, place, *least(gains))
     claim = "R - R(det) - E[A(Vz) - A(Vh)] on arbitrary targets (worst of 4)"
-    yield _equal("strong-regularizer", claim, place, *_worst(gaps, 0), 0)
+    yield equal_row("strong-regularizer", claim, place, *worst(gaps, 0), 0)
 
 
 def weak_mode_regularizes_its_own_data() -> Iterator[Row]:
@@ -260,19 +218,21 @@ def weak_mode_regularizes_its_own_data() -> Iterator[Row]:
     model = Model(lik, RNN(X, H, noise=law), scale=1.0)
     x = inputs(1)
     kl = risk.expected_kl(model, x, K=4000)
-    yield _positive("weak-own-data", "fed back: E KL(p_h || p_z) > 0", place, kl.value, kl.stderr)
+    yield positive_row(
+        "weak-own-data", "fed back: E KL(p_h || p_z) > 0", place, kl.value, kl.stderr
+    )
     claim = "R - R(det) on the model's own data, minus that KL"
-    yield _equal("weak-kl", claim, place, *_own_data_gap(model, x, kl), 0)
+    yield equal_row("weak-kl", claim, place, *_own_data_gap(model, x, kl), 0)
     dropout = Model(lik, nn.LSTM(X, H, 2, dropout=0.5), scale=1.0)
     kl = risk.expected_kl(dropout, x, K=4000)
     claim = "the same for dropout between layers, biased as it is"
-    yield _equal("weak-dropout", claim, place, *_own_data_gap(dropout, x, kl), 0)
+    yield equal_row("weak-dropout", claim, place, *_own_data_gap(dropout, x, kl), 0)
     s = model.clean(x) @ model.V.detach()
     with torch.no_grad():
         shift = model(x.expand(T, 20_000, X))[0].mean(1, keepdim=True) - s
     found = risk.risk_decomposition(model, Batch(x, s + 300 * shift), K=20_000)
     claim = "R(det) - R > 0 on targets chosen for it: no regularizer there"
-    yield _positive("weak-other-data", claim, place, -found.difference, found.stderr)
+    yield positive_row("weak-other-data", claim, place, -found.difference, found.stderr)
 
 
 def _own_data_gap(model: Model, x: Tensor, kl: risk.Measured) -> tuple[Tensor, Tensor]:
@@ -296,12 +256,12 @@ def closed_form() -> Iterator[Row]:
         lik: likelihoods.Likelihood, V: Tensor, law: noise.Noise, mode: Mode, K: int
     ) -> tuple[float, float]:
         reg = regularizer.explicit_regularizer(lik, V, h, law, mode, K)
-        exact = _tensor(reg.monte_carlo)
-        return _tensor(reg.closed_form) / exact, _tensor(reg.stderr) / exact
+        exact = figure(reg.monte_carlo)
+        return figure(reg.closed_form) / exact, figure(reg.stderr) / exact
 
     modes: tuple[Mode, ...] = ("multiplicative", "additive")
     small = noise.Gaussian(0.05)
-    value, stderr = _worst(
+    value, stderr = worst(
         [ratio(lik, W / 2, small, mode, 1500) for lik in LIKELIHOODS for mode in modes], 1
     )
     yield Row("closed-small", "closed form over Monte Carlo, gamma 0.05 (worst of 8)", place, value,
@@ -320,7 +280,7 @@ def closed_form() -> Iterator[Row]:
         reg = regularizer.explicit_regularizer(likelihoods.Gaussian(0.5), W, h, law, K=1000)
         off.append((reg.monte_carlo / reg.closed_form, reg.stderr / reg.closed_form))
     claim = "Gaussian likelihood: the same at std 1.2, exact for all (worst of 8)"
-    yield _equal("closed-gaussian", claim, place, *_worst(off, 1), 1)
+    yield equal_row("closed-gaussian", claim, place, *worst(off, 1), 1)
 
 
 def fed_back_noise_by_fisher_score() -> Iterator[Row]:
@@ -329,9 +289,9 @@ def fed_back_noise_by_fisher_score() -> Iterator[Row]:
     x = inputs()
     fisher = risk.fisher_penalty(model, x, draws=1000)
     kl = risk.expected_kl(model, x, K=2000)
-    value = _tensor(fisher.value / kl.value)
+    value = figure(fisher.value / kl.value)
     relative = (fisher.stderr / fisher.value).square() + (kl.stderr / kl.value).square()
-    stderr = value * _tensor(relative.sqrt())
+    stderr = value * figure(relative.sqrt())
     yield Row("fisher", "½ v E|score|² over E KL for fed-back noise at gamma 0.05",
               "Fisher information, Sec. 4.1", value, stderr, "1 ± 0.02",
               abs(value - 1) < 0.02 + Z * stderr)  # fmt: skip
@@ -349,7 +309,7 @@ def ensembles() -> Iterator[Row]:
         zip(off.mean(0).flatten(), off.std(0).flatten() / math.sqrt(len(off)), strict=True)
     )
     claim = f"mean over noise of s, minus the clean RNN's (worst of {len(pairs)})"
-    yield _equal("geometric", claim, place, *_worst(pairs, 0), 0)
+    yield equal_row("geometric", claim, place, *worst(pairs, 0), 0)
     reg = regularizer.explicit_regularizer(lik, model.V, model.clean(x), law, K=4000)
     gap = (
         lik.A(ensemble.s).sum((1, 2))
@@ -359,7 +319,7 @@ def ensembles() -> Iterator[Row]:
     value = -ensemble.log_normaliser().sum() - reg.monte_carlo
     stderr = (gap.var() / len(gap) + reg.stderr**2).sqrt()
     claim = "minus the log of its normaliser, minus the regularizer"
-    yield _equal("normaliser", claim, place, value, stderr, 0)
+    yield equal_row("normaliser", claim, place, value, stderr, 0)
 
 
 def jensen_bound() -> Iterator[Row]:
@@ -380,12 +340,12 @@ def jensen_bound() -> Iterator[Row]:
         rise = many - few.view(-1, 4).mean(1)
         rises.append((rise.mean(), rise.std() / math.sqrt(len(rise))))
     claim = "rise of the K-sample marginal, K = 1 → 4 → 16 → 64 (least)"
-    yield _positive("jensen", claim, "Jensen bound, Sec. 3", *_least(rises))
+    yield positive_row("jensen", claim, "Jensen bound, Sec. 3", *least(rises))
     found = objective.Estimate(log_p, None)
     gap = found.marginal - found.bound
     stderr = (found.bound_stderr**2 + found.marginal_stderr**2).sqrt()
     claim = "marginal at K = 8192 minus the bound that training maximises"
-    yield _positive("bound", claim, "Jensen bound, Sec. 3", gap, stderr)
+    yield positive_row("bound", claim, "Jensen bound, Sec. 3", gap, stderr)
 
 
 def empirical_bayes() -> Iterator[Row]:
@@ -403,7 +363,7 @@ def empirical_bayes() -> Iterator[Row]:
         for family in smooth
         for mode in modes
     ]
-    off = _tensor(max((mass - 1).abs() for mass in masses))
+    off = figure(max((mass - 1).abs() for mass in masses))
     claim = "mass of p(z | z_prev, x) minus one (worst of 8)"
     yield Row("prior", claim, place, off, 0.0, "0 ± 1e-4", off < 1e-4)
 
@@ -416,7 +376,7 @@ def empirical_bayes() -> Iterator[Row]:
         found = objective.estimate(rnn, one, K=20_000, likelihood=likelihoods.Gaussian())
     exact = -0.5 * math.log(2 * math.pi * 1.25) - 1 / (2 * 1.25)
     claim = "marginal of a linear-Gaussian model minus the exact one"
-    yield _equal("marginal", claim, place, found.marginal - exact, found.marginal_stderr, 0)
+    yield equal_row("marginal", claim, place, found.marginal - exact, found.marginal_stderr, 0)
 
 
 CLAIMS: tuple[Callable[[], Iterator[Row]], ...] = (
