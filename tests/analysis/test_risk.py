@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import noisin
 from noisin import analysis, likelihoods, noise
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidType, InvalidValue
 from noisin.objective import Batch
 
 T, N, F, H, O = 5, 4, 2, 3, 6  # noqa: E741
@@ -173,3 +173,17 @@ def test_bad_numbers() -> None:
         analysis.fisher_penalty(m, x, draws=0)
     with pytest.raises(InvalidValue, match="must be 1 or more"):
         analysis.expected_kl(m, x, K=0)
+
+
+def test_a_plain_function_cannot_be_silenced() -> None:
+    def f(x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return x, state
+
+    x, lik = torch.zeros(T, N, O), likelihoods.Gaussian()
+    for call in (
+        lambda: analysis.risk_decomposition(f, Batch(x, x), 2, lik),
+        lambda: analysis.expected_kl(f, x, 2, likelihood=lik),
+        lambda: analysis.fisher_penalty(f, x, 2, likelihood=lik),
+    ):
+        with pytest.raises(InvalidType, match="expected a model, a torch.nn.Module, got function"):
+            call()

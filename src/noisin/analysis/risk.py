@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin import objective
+from noisin import checks, objective
 from noisin.analysis.regularizer import bregman
 from noisin.errors import InvalidValue
 from noisin.injection import as_training, injected_modules, noise_on
@@ -65,6 +65,7 @@ def risk_decomposition(
     >>> bool(risk.difference > 0)
     True
     """
+    checks.require_module("risk_decomposition", model)
     with torch.no_grad():
         noisy = objective.estimate(model, batch, K, likelihood)
         with as_training(model, False):
@@ -87,6 +88,7 @@ def expected_kl(
     the clean one is that in eval() with the noise off. In an exponential family it is the Bregman
     divergence ``A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``.
     """
+    checks.require_module("expected_kl", model)
     likelihood = objective.likelihood_of(model, likelihood)
     with torch.no_grad():
         samples = objective.predict(model, x, K, state, likelihood).s
@@ -112,6 +114,7 @@ def fisher_penalty(
     differentiated at once, in every layer and at every step: one backward pass per draw of x̃. It is
     the second-order term of :func:`expected_kl`.
     """
+    checks.require_module("fisher_penalty", model)
     likelihood = objective.likelihood_of(model, likelihood)
     with _noise_at_zero(model) as probes, torch.enable_grad():
         s, _ = model(x, state)
