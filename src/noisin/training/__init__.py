@@ -1,0 +1,36 @@
+"""Training a language model: settings, the loop, checkpoints, and the record of a run.
+
+Names load when first used: settings and records need no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noisin.training.config import RunConfig as RunConfig
+    from noisin.training.record import RunRecord as RunRecord
+    from noisin.training.signals import Interrupted as Interrupted
+    from noisin.training.trainer import Trainer as Trainer
+
+_HOME = {
+    "Interrupted": "signals",
+    "RunConfig": "config",
+    "RunRecord": "record",
+    "Trainer": "trainer",
+}
+
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"noisin.training.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'noisin.training' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
