@@ -24,6 +24,7 @@ FLOORS = {
     ],
     1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
+    3: ["models"],
     6: ["cli", "__main__"],
 }
 WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.cli"]

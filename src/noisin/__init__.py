@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noisin import errors as errors
     from noisin import functional as functional
     from noisin import likelihoods as likelihoods
+    from noisin import models as models
     from noisin import noise as noise
     from noisin import objective as objective
     from noisin import regularizers as regularizers
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = (
-    *("analysis", "errors", "functional", "likelihoods", "noise", "objective"),
-    *("regularizers", "testing"),
+    *("analysis", "errors", "functional", "likelihoods", "models", "noise"),
+    *("objective", "regularizers", "testing"),
 )
 _HOME = {
     "GRU": "rnn",

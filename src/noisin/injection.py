@@ -92,21 +92,7 @@ class Injected(nn.Module):
         return on and self.noise is not None
 
     def _draw(self, noise: Noise, shape: Sequence[int], like: Tensor) -> Tensor:
-        # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams
-        # but cannot know of this one: the recomputed noise would not be the noise of the forward.
-        if self.generator is not None and torch._C._current_graph_task_id() != -1:
-            raise Unsupported(
-                f"{type(self).__name__}: gradient checkpointing recomputes the forward pass, and "
-                f"would draw other noise from the generator given. Leave generator=None (torch's "
-                f"global stream is rewound), or pass the noise as eps."
-            )
-        eps = noise.sample(shape, like=like, generator=self.generator)
-        if eps.shape != tuple(shape) or eps.dtype != like.dtype:
-            raise InvalidValue(
-                f"{type(noise).__name__}.sample: asked for shape {tuple(shape)} of {like.dtype}, "
-                f"got {tuple(eps.shape)} of {eps.dtype}."
-            )
-        return eps
+        return draw(type(self).__name__, noise, shape, like, self.generator)
 
     def __prepare_scriptable__(self) -> Any:
         """Refuse torch.jit.script, which would drop the noise."""
@@ -120,6 +106,27 @@ class Injected(nn.Module):
         if self.share != "step":
             shown.append(f"share={self.share!r}")
         return ", ".join(shown)
+
+
+def draw(
+    name: str, noise: Noise, shape: Sequence[int], like: Tensor, generator: Generator | None
+) -> Tensor:
+    """Draw noise for the module called ``name``, and check that it is what was asked for."""
+    # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams
+    # but cannot know of this one: the recomputed noise would not be the noise of the forward.
+    if generator is not None and torch._C._current_graph_task_id() != -1:
+        raise Unsupported(
+            f"{name}: gradient checkpointing recomputes the forward pass, and would draw other "
+            f"noise from the generator given. Leave generator=None (torch's global stream is "
+            f"rewound), or pass the noise as eps."
+        )
+    eps = noise.sample(shape, like=like, generator=generator)
+    if eps.shape != tuple(shape) or eps.dtype != like.dtype:
+        raise InvalidValue(
+            f"{type(noise).__name__}.sample: asked for shape {tuple(shape)} of {like.dtype}, "
+            f"got {tuple(eps.shape)} of {eps.dtype}."
+        )
+    return eps
 
 
 def warn_of_growth(module: Injected, advice: str, stacklevel: int = 4) -> None:
