@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from noisin.analysis import Penalty
-from noisin.errors import InvalidValue
 from noisin.linear import linear_nll
 from noisin.models import Dropouts, LanguageModel
 from noisin.noise import FAMILIES, Family
 from noisin.training.config import NoiseConfig, RunConfig, TrainConfig
 from noisin.training.course import noise_share
 
-# (model, x, target, state) -> the nll and the penalty of a word, their means, and the state
-Objective = Callable[[LanguageModel, Tensor, Tensor, Any], tuple[Tensor, Tensor | None, Any]]
+# (model, x, target, state) -> the mean nll and the mean penalty of a word, and the state
+Objective = Callable[[LanguageModel, Tensor, Tensor, Any], tuple[Tensor, Tensor, Any]]
 
 
 def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Family | None:
@@ -45,9 +45,7 @@ def build_model(config: RunConfig, num_words: int) -> LanguageModel:
     sampled = noise if config.train.objective == "noise" else None
     settings: dict[str, Any] = {}
     if sampled is not None:
-        settings = sampled.model_dump(
-            include={"mode", "feedback", "noisy_layers", "share", "site"}
-        )
+        settings = sampled.model_dump(include={"mode", "feedback", "noisy_layers", "share", "site"})
     return LanguageModel(
         num_words,
         embedding_size=model.embedding_size,
@@ -71,21 +69,21 @@ def build_objective(config: RunConfig, epoch: int) -> Objective:
     """What an epoch minimises: the loss under noise, or the clean loss and the noise's penalty."""
     noise = build_noise(config.noise, epoch)
     if config.train.objective == "noise":
-        return lambda *args: noisy_loss(*args, K=config.train.K)
+        return partial(noisy_loss, K=config.train.K)
     assert noise is not None
     assert config.noise is not None
     penalty = Penalty(LanguageModel.likelihood, noise, config.noise.mode)
-    return lambda *args: penalised_loss(*args, penalty=penalty)
+    return partial(penalised_loss, penalty=penalty)
 
 
 def noisy_loss(
     model: LanguageModel, x: Tensor, target: Tensor, state: Any, K: int = 1
-) -> tuple[Tensor, None, Any]:
+) -> tuple[Tensor, Tensor, Any]:
     """The mean nll of a word over K noise samples, which are K times the rows."""
     if K > 1:
         x, target = x.repeat(1, K), target.repeat(1, K)
     nll, state = model.loss(x, target, state)
-    return nll, None, state
+    return nll, nll.new_zeros(()), state
 
 
 def penalised_loss(
@@ -95,12 +93,3 @@ def penalised_loss(
     h, state = model.encode(x, state)
     nll = linear_nll(h, model.V, target, model.bias).mean()
     return nll, penalty(h, model.V, model.bias).mean(), state
-
-
-def find_device(name: str) -> torch.device:
-    """The device to compute on, or a message if there is none."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InvalidValue(
-            "training: device is 'cuda' and torch finds no such device. Use device = 'cpu'."
-        )
-    return torch.device(name)

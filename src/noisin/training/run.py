@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from noisin.data import Window
 from noisin.errors import Unsupported
+from noisin.models import detach
 from noisin.training.averaging import Average
 from noisin.training.build import build_model, build_optimizer
 from noisin.training.checkpoint import Checkpoint, Weights
@@ -70,11 +70,14 @@ class Run:
         if self.course.averaging and self.average is None:
             self.average = Average(self.model.parameters())
 
-    def count(self, nll: Tensor, penalty: Tensor | None, tokens: int) -> None:
-        """Take the losses of a window into the sums, without waiting for their values."""
-        self.sums[0].add_(nll.detach(), alpha=tokens)
-        if penalty is not None:
-            self.sums[1].add_(penalty.detach(), alpha=tokens)
+    @property
+    def position(self) -> tuple[int, int]:
+        """Where in the text the run is."""
+        return self.epoch, self.row
+
+    def count(self, losses: Tensor, tokens: int) -> None:
+        """Take the mean losses of a window into the sums, without waiting for their values."""
+        self.sums.add_(losses, alpha=tokens)
         self.scored += tokens
 
     def advance(self, window: Window) -> None:
@@ -97,8 +100,17 @@ class Run:
         """The weights by name; tied ones once."""
         return dict(self.model.named_parameters())
 
-    def state_dict(self, seconds: float) -> dict[str, Any]:
-        """All but the weights and their average, as plain types."""
+    def average_weights(self) -> dict[str, Tensor] | None:
+        """Their average by name, or None."""
+        if self.average is None:
+            return None
+        return dict(zip(self.weights(), self.average.state_dict()["mean"], strict=True))
+
+    def state_dict(self, seconds: float, carried: Any) -> dict[str, Any]:
+        """All but the weights and their average, as plain types.
+
+        ``seconds`` are those of all sessions, and ``carried`` is the state of all columns.
+        """
         generators = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             generators["cuda"] = torch.cuda.get_rng_state(self.device)
@@ -107,7 +119,7 @@ class Run:
             **counters,
             "seconds": seconds,
             "sums": self.sums,
-            "carried": self.carried,
+            "carried": detach(carried),
             "optimizer": self.optimizer.state_dict(),
             "average": None if self.average is None else self.average.count,
             "course": self.course.state_dict(),
@@ -120,11 +132,10 @@ class Run:
         load_weights(self.weights(), checkpoint.weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.course = Course.from_state_dict(state["course"])
-        self.average = None
-        self.average_if_due()
-        if self.average is not None:
-            assert checkpoint.average is not None
-            self._load_average(self.average, checkpoint.average, state["average"])
+        self.average = None if checkpoint.average is None else Average(self.model.parameters())
+        if self.average is not None and checkpoint.average is not None:
+            mean = [checkpoint.average[name].to(self.device) for name in self.weights()]
+            self.average.load_state_dict({"count": state["average"], "mean": mean})
         self.carried = _to_device(state["carried"], self.device)
         self.sums = state["sums"].to(self.device)
         for name in (*_COUNTERS, "seconds"):
