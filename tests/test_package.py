@@ -24,7 +24,8 @@ FLOORS = {
     ],
     1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
-    3: ["models"],
+    3: ["data", "models"],
+    4: ["training"],
     6: ["cli", "__main__"],
 }
 WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.cli"]
