@@ -24,9 +24,10 @@ FLOORS = {
     ],
     1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
+    3: ["data"],
     6: ["cli", "__main__"],
 }
-WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.cli"]
+WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"]
 
 
 def python(code: str) -> str:
