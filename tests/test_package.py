@@ -28,7 +28,7 @@ FLOORS = {
     4: ["training"],
     6: ["cli", "__main__"],
 }
-WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.cli"]
+WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"]
 
 
 def python(code: str) -> str:
