@@ -24,10 +24,11 @@ FLOORS = {
     ],
     1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
-    3: ["models"],
+    3: ["data", "models"],
+    4: ["training"],
     6: ["cli", "__main__"],
 }
-WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.cli"]
+WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"]
 
 
 def python(code: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from noisin import analysis as analysis
+    from noisin import data as data
     from noisin import errors as errors
     from noisin import functional as functional
     from noisin import likelihoods as likelihoods
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = (
-    *("analysis", "errors", "functional", "likelihoods", "models", "noise"),
+    *("analysis", "data", "errors", "functional", "likelihoods", "models", "noise"),
     *("objective", "regularizers", "testing"),
 )
 _HOME = {
