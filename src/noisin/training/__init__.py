@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from noisin.training.config import RunConfig as RunConfig
     from noisin.training.record import RunRecord as RunRecord
+    from noisin.training.restore import restore as restore
     from noisin.training.signals import Interrupted as Interrupted
     from noisin.training.trainer import Trainer as Trainer
 
@@ -19,6 +20,7 @@ _HOME = {
     "RunConfig": "config",
     "RunRecord": "record",
     "Trainer": "trainer",
+    "restore": "restore",
 }
 
 __all__ = [*_HOME]

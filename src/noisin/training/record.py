@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from noisin.data import Vocabulary
 from noisin.errors import InvalidValue
 from noisin.training import lock
 from noisin.training.config import RunConfig
@@ -64,6 +65,29 @@ class RunRecord:
     def environment(self) -> dict[str, Any]:
         """What the run was made on and with."""
         return self._read("environment.json") or {}
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
+        known = self.environment
+        try:
+            hashes = {name: str(known[name]["sha256"]) for name in ("data", "vocabulary")}
+        except (KeyError, TypeError):
+            raise InvalidValue(
+                f"{self.folder / 'environment.json'} does not tell the hashes of the data and the "
+                f"vocabulary. Put the whole file back."
+            ) from None
+        return {"config": self.config.hash(limits=False), **hashes}
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the model."""
+        try:
+            return Vocabulary.from_json((self.folder / "vocabulary.json").read_text("utf-8"))
+        except OSError as error:
+            raise InvalidValue(
+                f"{self.folder / 'vocabulary.json'} cannot be read: {error.strerror}."
+            ) from None
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -145,7 +169,8 @@ class RunRecord:
 
 def _is_ours(name: str) -> bool:
     """Whether a process that was killed before ``config.json`` was written has left this."""
-    return name in (lock.NAME, "environment.json", "vocabulary.json") or name.startswith(".new-")
+    ours = (lock.NAME, "environment.json", "vocabulary.json", "metrics.jsonl")
+    return name in ours or name.startswith(".new-")
 
 
 def _finite(value: Any) -> Any:

@@ -21,6 +21,7 @@ from torch import Tensor
 import noisin
 from noisin import data
 from noisin.data import Corpus, Window, Windows
+from noisin.data.cache import Ids
 from noisin.errors import Unsupported
 from noisin.models import detach
 from noisin.training import evaluation, resume
@@ -82,20 +83,14 @@ class Trainer:
             stack.enter_context(locked(self.record.folder))
             stack.enter_context(own_random_stream(device))
             self.flag = stack.enter_context(caught())
-            threads = resume.open_record(self.record, self.config, corpus)
-            stack.enter_context(use_threads(threads))
+            resume.refuse_another(self.record, self.config, corpus)
+            stack.enter_context(use_threads(resume.threads_to_use(self.record, self.config)))
             if not resume.is_complete(self.record, self.config):
                 self._train(corpus, device)
         return self.record
 
     def _train(self, corpus: Corpus, device: torch.device) -> None:
         train = self.config.train
-        torch.manual_seed(self.config.seed)
-        run = Run(self.config, len(corpus.vocab), device)
-        self.checkpoints = Checkpoints(
-            self.record.checkpoints, resume.identity(self.config, corpus)
-        )
-        resume.go_back(run, self.record, self.checkpoints, self.progress.note)
         self.windows = Windows(
             corpus.train,
             train.batch_size,
@@ -103,6 +98,14 @@ class Trainer:
             variable=train.variable_length,
             seed=self.config.seed,
         )
+        for split in (corpus.valid, corpus.test):
+            Windows(split, train.eval_batch_size, 1)  # refuse now what is too short to measure on
+        torch.manual_seed(self.config.seed)
+        run = Run(self.config, len(corpus.vocab), device)
+        self.checkpoints = Checkpoints(
+            self.record.checkpoints, resume.identity(self.config, corpus)
+        )
+        resume.go_back(run, self.checkpoints, self.progress.note)
         self.clock = Clock(train, run.seconds, run.tokens)
         self.saved = run.position
         if run.cut and self._over(run) is None:
@@ -110,7 +113,7 @@ class Trainer:
                 f"training: {self.record.folder} was ended by a limit in the middle of an epoch "
                 f"and cannot go on. Start anew, in another folder, with the larger limit."
             )
-        resume.update_record(self.record, self.config, corpus, run)
+        resume.write_record(self.record, self.config, corpus, run)
         with Board(self.record.folder, train.tensorboard, run.epoch) as board:
             self.progress.begin(self.record.folder.name)
             try:
@@ -201,8 +204,8 @@ class Trainer:
         if wish == SAVE:
             self._save(run)
         if self.clock.report_is_due():
-            epochs = run.epoch + run.row / self.windows.rows
-            self.progress.status(self.clock.status(run.tokens, epochs, run.perplexity))
+            part = run.row / self.windows.rows
+            self.progress.status(self.clock.status(run.tokens, run.epoch, part, run.perplexity))
 
     def _interrupt(self, signum: int) -> None:
         raise Interrupted(
@@ -240,7 +243,7 @@ class Trainer:
         self._save(run, best=improved)
         return metrics
 
-    def _perplexity(self, run: Run, ids: data.Ids) -> float:
+    def _perplexity(self, run: Run, ids: Ids) -> float:
         """Of the clean model. A signal breaks it off; the run is then saved as it was before."""
 
         def look(*_: Any) -> None:
