@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from noisin.cli.arguments import Number, Switch, WholeNumber
+from noisin.cli.progress import Display
 from noisin.errors import InvalidData, InvalidValue
 from noisin.training.record import RunRecord
 
@@ -73,7 +73,7 @@ def evaluate(
     from noisin.training.restore import restore
 
     record = RunRecord(run)
-    restored = restore(record, checkpoint, weights, warnings.warn)
+    restored = restore(record, checkpoint, weights, Display().note)
     config = restored.config
     if method != "exact" and (config.noise is None or config.train.objective == "penalty"):
         raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Literal
 
 from noisin.cli.arguments import Number, WholeNumber
+from noisin.cli.progress import Display
 from noisin.training.record import RunRecord
 
 
@@ -47,7 +47,7 @@ def generate(
     from noisin.models import generate as draw
     from noisin.training.restore import restore
 
-    restored = restore(RunRecord(run), checkpoint, weights, warnings.warn)
+    restored = restore(RunRecord(run), checkpoint, weights, Display().note)
     words = draw(
         restored.model,
         restored.vocab,

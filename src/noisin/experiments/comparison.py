@@ -26,16 +26,16 @@ class Row:
 
     Attributes:
         run: its name.
-        train: perplexity of the training text with noise and dropout off; None if not measured.
-        valid, test: perplexity of the other two.
+        train, valid, test: perplexities, with noise and dropout off; None if infinite, or if that
+            of train was not measured.
         best_epoch, epochs: when that was, and how many there were.
         seconds: how long all of them took.
     """
 
     run: str
     train: float | None
-    valid: float
-    test: float
+    valid: float | None
+    test: float | None
     best_epoch: int
     epochs: int
     seconds: float
@@ -43,7 +43,9 @@ class Row:
     @property
     def gap(self) -> float | None:
         """``valid - train``: how much better the model knows the text that it has seen."""
-        return None if self.train is None else self.valid - self.train
+        if self.train is None or self.valid is None:
+            return None
+        return self.valid - self.train
 
 
 def train_all(configs: Mapping[Path, RunConfig], progress: Progress) -> list[RunRecord]:

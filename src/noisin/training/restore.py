@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.models import LanguageModel
 from noisin.training.build import build_model
 from noisin.training.checkpoint import Checkpoint, Checkpoints
 from noisin.training.config import RunConfig
+from noisin.training.device import own_random_stream
 from noisin.training.record import RunRecord
 from noisin.training.run import load_weights
 
@@ -62,7 +65,8 @@ def restore(
             f"{record.folder}: has no averaged weights (train.averaging = "
             f"{config.train.averaging!r}). Ask for the raw ones."
         )
-    model = build_model(config, len(vocab))
+    with own_random_stream(torch.device("cpu")):
+        model = build_model(config, len(vocab))
     load_weights(dict(model.named_parameters()), saved)
     return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)
 
