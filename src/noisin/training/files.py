@@ -12,11 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from noisin.errors import NoisinError
-
-
-class CannotWrite(NoisinError, OSError):
-    """A disk is full, read-only, or otherwise refuses what a run has to write."""
+from noisin.errors import Unavailable
 
 
 @contextlib.contextmanager
@@ -24,10 +20,10 @@ def writing(path: Path) -> Iterator[None]:
     """Say which file could not be written, and that nothing is lost, where the system refuses."""
     try:
         yield
-    except CannotWrite:
+    except Unavailable:
         raise
     except OSError as error:
-        raise CannotWrite(
+        raise Unavailable(
             f"training: cannot write {path}: {error.strerror or error}. All that was saved before "
             f"is still there: make room or permit writing, and run the same command again."
         ) from error
