@@ -22,7 +22,7 @@ FLOORS = {
         *("errors", "parameters", "layout", "checks", "source", "centred", "family", "noise"),
         *("functional", "likelihoods", "chunked", "linear"),
     ],
-    1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
+    1: ["drawing", "injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
     3: ["data", "models"],
     4: ["training"],
