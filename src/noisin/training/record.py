@@ -144,7 +144,8 @@ class RunRecord:
 
 
 def _is_ours(name: str) -> bool:
-    return name == lock.NAME or name.startswith(".new-")
+    """Whether a process that was killed before ``config.json`` was written has left this."""
+    return name in (lock.NAME, "environment.json", "vocabulary.json") or name.startswith(".new-")
 
 
 def _finite(value: Any) -> Any:
