@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from noisin import checks, functional
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidValue, Unsupported
 from noisin.functional import Mode, Share, States, Weights
 from noisin.injection import Injected, Noises
 from noisin.layout import Layout
@@ -144,6 +144,12 @@ class NoisyStack(Injected, nn.RNNBase):
         return lambda layer, like: _concatenated([given[layer * D + d].to(like) for d in range(D)])
 
     def _drawn(self, layout: Layout) -> NoiseOf:
+        if self.shard is not None and layout.packed is not None:
+            raise Unsupported(
+                f"{type(self).__name__}: where processes share a batch, noise is drawn by column, "
+                f"and a PackedSequence has none. Pad the sequences."
+            )
+
         def draw(layer: int, like: Tensor) -> Tensor:
             law = self._laws[layer]
             assert law is not None

@@ -13,7 +13,7 @@ import torch
 import noisin
 from noisin import analysis, objective
 from noisin.data import Windows
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidValue, Unavailable
 from noisin.models import detach
 from noisin.training import RunRecord, Trainer, evaluation, restore
 from noisin.training.build import build_model, build_noise, build_objective
@@ -48,8 +48,8 @@ def test_a_run_is_what_a_loop_of_ones_own_does(tmp_path: Path) -> None:
     settings = toy.config(train={"lr_decay": 1.0, "epochs": 2})
     record = Trainer(settings, tmp_path / "run").fit(toy.corpus())
     last, mean, perplexities = own_loop(settings)
-    raw, _ = restore(tmp_path / "run", "last")
-    averaged, _ = restore(tmp_path / "run", "last", "averaged")
+    raw = restore(record, "last").model
+    averaged = restore(record, "last", "averaged").model
     for ours, theirs in zip(raw.parameters(), last, strict=True):
         torch.testing.assert_close(ours.detach(), theirs, rtol=1e-5, atol=1e-6)
     for ours, theirs in zip(averaged.parameters(), mean, strict=True):
@@ -58,13 +58,12 @@ def test_a_run_is_what_a_loop_of_ones_own_does(tmp_path: Path) -> None:
 
 
 def test_what_an_epoch_measures(tmp_path: Path) -> None:
-    out, text = tmp_path / "run", toy.corpus()
-    record = toy.fit(out, train={"epochs": 2, "clean_tokens": 500})
+    text = toy.corpus()
+    record = toy.fit(tmp_path / "run", train={"epochs": 2, "clean_tokens": 500})
     line, summary = record.metrics[-1], record.summary
 
     def perplexity(ids: Any, *which: Any) -> float:
-        model, _ = restore(out, *which)
-        return evaluation.perplexity(model, ids).perplexity
+        return evaluation.perplexity(restore(record, *which).model, ids).perplexity
 
     assert line["valid"] == perplexity(text.valid, "last", "raw")
     assert line["valid_averaged"] == perplexity(text.valid, "last", "averaged")
@@ -75,7 +74,7 @@ def test_what_an_epoch_measures(tmp_path: Path) -> None:
     assert summary["best"]["test"] == perplexity(text.test)
     assert summary["best"]["valid"] == perplexity(text.valid)
     assert summary["last"] == line
-    assert summary["parameters"] == sum(p.numel() for p in restore(out)[0].parameters())
+    assert summary["parameters"] == sum(p.numel() for p in restore(record).model.parameters())
     assert summary["config"] == record.config.hash()
 
 
@@ -89,8 +88,8 @@ def test_the_same_seed_starts_from_the_same_weights(tmp_path: Path) -> None:
     }
     weights = {}
     for name, changes in variants.items():
-        toy.fit(tmp_path / name, train={"tokens": 1, "lr": 1e-30}, **changes)
-        model, _ = restore(tmp_path / name)
+        record = toy.fit(tmp_path / name, train={"tokens": 1, "lr": 1e-30}, **changes)
+        model = restore(record).model
         matrices = [p.flatten() for p in model.parameters() if p.dim() > 1]  # biases are zero
         weights[name] = torch.cat(matrices)
     assert torch.equal(weights["plain"], weights["noise"])
@@ -111,9 +110,8 @@ def test_the_step_size_falls_when_validation_does_not(tmp_path: Path) -> None:
 
 def test_the_non_monotone_trigger(tmp_path: Path) -> None:
     """Averaging begins after the first epoch that is worse than all but the last n."""
-    out = tmp_path / "run"
     settings = {"averaging": "nt", "nt_window": 2, "lr": 40.0, "epochs": 9}
-    record = toy.fit(out, train=settings)
+    record = toy.fit(tmp_path / "run", train=settings)
     history = [line["valid"] for line in record.metrics]
     first = next(k for k in range(len(history)) if k > 2 and history[k] > min(history[: k - 2]))
     averaged = [line["valid_averaged"] is not None for line in record.metrics]
@@ -123,8 +121,8 @@ def test_the_non_monotone_trigger(tmp_path: Path) -> None:
     best = record.summary["best"]
     assert best["epoch"] == 1 + int(np.argmin(counted))
     assert best["weights"] == "averaged"
-    model, _ = restore(out)
-    assert evaluation.perplexity(model, toy.corpus().valid).perplexity == min(counted)
+    score = evaluation.perplexity(restore(record).model, toy.corpus().valid)
+    assert score.perplexity == min(counted)
 
 
 def test_variable_lengths_scale_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,19 +288,22 @@ def test_tensorboard(tmp_path: Path) -> None:
 
 def test_restore(tmp_path: Path) -> None:
     record = toy.fit(tmp_path / "run", train={"averaging": "none", "epochs": 1})
-    model, vocabulary = restore(tmp_path / "run")
-    assert not model.training
-    assert vocabulary == toy.corpus().vocab
-    assert model.layers[0].rnn.noise == noisin.noise.Gaussian(0.5)
-    with pytest.raises(InvalidValue, match="has no averaged weights there"):
-        restore(record.folder, weights="averaged")
-    with pytest.raises(InvalidValue, match="which must be 'best' or 'last'"):
-        restore(record.folder, "first")  # type: ignore[arg-type]
+    restored = restore(record)
+    assert not restored.model.training
+    assert restored.vocab == toy.corpus().vocab
+    assert (restored.epoch, restored.weights) == (1, "raw")
+    assert restored.model.layers[0].rnn.noise == noisin.noise.Gaussian(0.5)
+    with pytest.raises(InvalidValue, match="has no averaged weights"):
+        restore(record, weights="averaged")
 
 
 def test_restore_from_what_is_no_run(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
     with pytest.raises(InvalidValue, match="is no run"):
-        restore(tmp_path)
-    RunRecord(tmp_path).write("config.json", toy.config().to_json())
-    with pytest.raises(InvalidValue, match=r"environment.json"):
-        restore(tmp_path)
+        restore(record)
+    record.write("config.json", toy.config().to_json())
+    with pytest.raises(Unavailable, match=r"vocabulary.json: cannot be read"):
+        restore(record)
+    record.write("vocabulary.json", toy.corpus().vocab.to_json())
+    with pytest.raises(InvalidValue, match=r"environment.json does not tell"):
+        restore(record)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
-from noisin import checks, injection
+from noisin import checks
+from noisin.drawing import Drawing
 from noisin.noise import Bernoulli, Noise
 from noisin.regularizers.dropout import check_rate
 
@@ -48,7 +49,7 @@ class Dropouts:
         checks.one_of("Dropouts: locked", self.locked, (True, False))
 
 
-class Dropout(nn.Module):
+class Dropout(Drawing):
     """Dropout of a sequence ``(T, N, F)`` while training, by a fresh or a locked mask.
 
     >>> import torch
@@ -75,8 +76,7 @@ class Dropout(nn.Module):
         """Scaled masks, 0 or ``1/(1 - p)``, ``(T, N, size)``, for a sequence ``like``."""
         T, N = like.shape[:2]
         shape = (1 if self.locked else T, N, size)
-        eps = injection.draw("Dropout", self.law, shape, like, self.generator)
-        return eps.add_(1).expand(T, N, size)
+        return self._draw(self.law, shape, like).add_(1).expand(T, N, size)
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop entries of x."""

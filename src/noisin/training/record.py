@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from noisin.data import Vocabulary
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidValue, Unavailable
 from noisin.training import lock
 from noisin.training.config import RunConfig
 from noisin.training.files import write_atomically, writing
@@ -82,12 +82,13 @@ class RunRecord:
     @property
     def vocabulary(self) -> Vocabulary:
         """The words of the model."""
+        path = self.folder / "vocabulary.json"
         try:
-            return Vocabulary.from_json((self.folder / "vocabulary.json").read_text("utf-8"))
+            return Vocabulary.from_json(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise InvalidValue(
-                f"{self.folder / 'vocabulary.json'} cannot be read: {error.strerror}."
-            ) from None
+            raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise InvalidValue(f"{path}: is damaged: {error}") from None
 
     @property
     def summary(self) -> dict[str, Any] | None:

@@ -1,57 +1,79 @@
-"""A trained model back from the folder of its run."""
+"""A trained model, from the record of its run."""
 
 from __future__ import annotations
 
-import warnings
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
-from noisin import checks
+import torch
+
 from noisin.data import Vocabulary
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidValue, Unavailable
 from noisin.models import LanguageModel
 from noisin.training.build import build_model
-from noisin.training.checkpoint import Checkpoints
+from noisin.training.checkpoint import Checkpoint, Checkpoints
+from noisin.training.config import RunConfig
+from noisin.training.device import own_random_stream
 from noisin.training.record import RunRecord
 from noisin.training.run import load_weights
 
+When = Literal["best", "last"]
+Weights = Literal["raw", "averaged"]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A model as a checkpoint has it.
+
+    Attributes:
+        model: in eval mode, on the CPU.
+        vocab, config: those of its run.
+        epoch: the epochs that were over.
+        weights: whether these are the raw weights or their average.
+    """
+
+    model: LanguageModel
+    vocab: Vocabulary
+    config: RunConfig
+    epoch: int
+    weights: Weights
+
 
 def restore(
-    folder: str | Path,
-    which: Literal["best", "last"] = "best",
-    weights: Literal["raw", "averaged"] | None = None,
-) -> tuple[LanguageModel, Vocabulary]:
-    """The model of a run in ``eval()``, and its vocabulary.
+    record: RunRecord,
+    when: When = "best",
+    weights: Weights | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> Restored:
+    """The model of a run, at its best epoch or as last saved.
 
     Args:
-        folder: of the run; it may still be at work.
-        which: the weights of the best epoch by validation, or the last that were saved.
-        weights: the raw ones or their average; unless given, those that validation counted.
+        record: of the run, which may be going on still.
+        when: the best epoch so far, or the newest checkpoint.
+        weights: the raw ones or their average; those that counted in validation unless given.
+        note: told of a damaged checkpoint that is passed over.
     """
-    checks.one_of("restore: which", which, ("best", "last"))
-    checks.one_of("restore: weights", weights, ("raw", "averaged", None))
-    record = RunRecord(folder)
-    config = record.config
-    checkpoints = Checkpoints(record.checkpoints, record.identity)
-    checkpoint = checkpoints.newest(lambda message: warnings.warn(message, stacklevel=4))
-    if checkpoint is None:
-        raise InvalidValue(
-            f"{record.folder} has saved no weights yet. Train it for longer: the same command goes "
-            f"on with it."
-        )
-    if which == "best":
-        checkpoint = checkpoints.best(checkpoint)
+    config, vocab = record.config, record.vocabulary
+    checkpoint = _checkpoint(record, when, note)
     if weights is None:
-        course = checkpoint.state["course"]
-        counted = course["best_weights"] == "averaged" if which == "best" else course["averaging"]
-        weights = "averaged" if counted and config.train.averaging == "nt" else "raw"
-    chosen = checkpoint.weights if weights == "raw" else checkpoint.average
-    if chosen is None:
+        counted = checkpoint.state["course"]["best_weights"] == "averaged"
+        weights = "averaged" if counted and checkpoint.average is not None else "raw"
+    saved = checkpoint.weights if weights == "raw" else checkpoint.average
+    if saved is None:
         raise InvalidValue(
-            f"{record.folder} has no averaged weights there (train.averaging = "
-            f"{config.train.averaging!r}). Use the raw ones."
+            f"{record.folder}: has no averaged weights (train.averaging = "
+            f"{config.train.averaging!r}). Ask for the raw ones."
         )
-    vocabulary = record.vocabulary
-    model = build_model(config, len(vocabulary))
-    load_weights(dict(model.named_parameters()), chosen)
-    return model.eval(), vocabulary
+    with own_random_stream(torch.device("cpu")):
+        model = build_model(config, len(vocab))
+    load_weights(dict(model.named_parameters()), saved)
+    return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)
+
+
+def _checkpoint(record: RunRecord, when: When, note: Callable[[str], None]) -> Checkpoint:
+    checkpoints = Checkpoints(record.checkpoints, record.identity)
+    newest = checkpoints.newest(note)
+    if newest is None:
+        raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
+    return newest if when == "last" else checkpoints.best(newest)

@@ -11,7 +11,8 @@ one that was not.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import math
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from noisin.training.watch import Diverged, advice, all_finite, trace
 from noisin.training.workers import Workers
 
 LOOK = 20  # steps between two looks at the loss, where looking means to wait for the device
+LIMITS = (None, "tokens", "minutes")  # that may cut an epoch short
 NOTHING, SAVE, STOP = 0, 1, 2  # what a process may wish for after a step; STOP + the signal
 
 
@@ -62,8 +64,8 @@ class Trainer:
     ) -> None:
         self.config = config
         self.record = RunRecord(out)
-        self.progress = Quiet() if progress is None else progress
         self.workers = Workers() if workers is None else workers
+        self.progress = progress if progress is not None and self.workers.main else Quiet()
 
     def fit(self, corpus: Corpus | None = None) -> RunRecord:
         """Train until a limit is reached, or go on where the run in the folder stands.
@@ -76,20 +78,23 @@ class Trainer:
             Diverged: where the loss is no longer a finite number.
         """
         device = find_device(self.config.device)
-        if corpus is None:
-            corpus = data.load(self.config.data.name, self.config.data.folder)
         with ExitStack() as stack:
-            self.record.make_folder()
-            stack.enter_context(locked(self.record.folder))
-            stack.enter_context(own_random_stream(device))
-            self.flag = stack.enter_context(caught())
-            resume.refuse_another(self.record, self.config, corpus)
+            with self.workers.main_first():
+                if corpus is None:
+                    corpus = data.load(self.config.data.name, self.config.data.folder)
+                if self.workers.main:
+                    self.record.make_folder()
+                    stack.enter_context(locked(self.record.folder))
+                stack.enter_context(own_random_stream(device))
+                self.flag = stack.enter_context(caught())
+                resume.refuse_another(self.record, self.config, corpus)
             stack.enter_context(use_threads(resume.threads_to_use(self.record, self.config)))
             if not resume.is_complete(self.record, self.config):
-                self._train(corpus, device)
+                self._train(self._start(corpus, device), corpus)
         return self.record
 
-    def _train(self, corpus: Corpus, device: torch.device) -> None:
+    def _start(self, corpus: Corpus, device: torch.device) -> Run:
+        """The run as it is at its beginning, or where its newest checkpoint was made."""
         train = self.config.train
         self.windows = Windows(
             corpus.train,
@@ -102,10 +107,12 @@ class Trainer:
             Windows(split, train.eval_batch_size, 1)  # refuse now what is too short to measure on
         torch.manual_seed(self.config.seed)
         run = Run(self.config, len(corpus.vocab), device)
-        self.checkpoints = Checkpoints(
-            self.record.checkpoints, resume.identity(self.config, corpus)
-        )
-        resume.go_back(run, self.checkpoints, self.progress.note)
+        self.workers.split(run.model, train.batch_size)
+        identity = resume.identity(self.config, corpus)
+        self.checkpoints = Checkpoints(self.record.checkpoints, identity)
+        with self.workers.main_first():
+            resume.go_back(run, self.checkpoints, self.progress.note)
+        run.carried = self.workers.scatter(run.carried)
         self.clock = Clock(train, run.seconds, run.tokens)
         self.saved = run.position
         if run.cut and self._over(run) is None:
@@ -113,8 +120,14 @@ class Trainer:
                 f"training: {self.record.folder} was ended by a limit in the middle of an epoch "
                 f"and cannot go on. Start anew, in another folder, with the larger limit."
             )
-        resume.write_record(self.record, self.config, corpus, run)
-        with Board(self.record.folder, train.tensorboard, run.epoch) as board:
+        if self.workers.main:
+            resume.write_record(self.record, self.config, corpus, run)
+        return run
+
+    def _train(self, run: Run, corpus: Corpus) -> None:
+        """Epoch after epoch, until a limit is reached."""
+        wanted = self.config.train.tensorboard and self.workers.main
+        with Board(self.record.folder, wanted, run.epoch) as board:
             self.progress.begin(self.record.folder.name)
             try:
                 while (reason := self._over(run)) is None:
@@ -122,7 +135,9 @@ class Trainer:
                     metrics = self._validate(run, corpus)
                     board.write(metrics)
                     self.progress.epoch(metrics)
-                self._conclude(run, corpus, reason)
+                with self.workers.main_first():
+                    if self.workers.main:
+                        self._conclude(run, corpus, reason)
             except Interrupted:
                 self._save(run)
                 raise
@@ -135,7 +150,14 @@ class Trainer:
             return "epochs"
         if run.course.out_of_patience(self.config.train):
             return "patience"
-        return self.clock.over(run.tokens)
+        return self._limit(run)
+
+    def _limit(self, run: Run) -> str | None:
+        """The limit on tokens or minutes that is reached; clocks differ, so processes agree."""
+        over = self.clock.over(run.tokens)
+        if self.config.train.minutes is None:
+            return over
+        return LIMITS[self.workers.agree(LIMITS.index(over))]
 
     def _train_epoch(self, run: Run) -> None:
         """All windows of the text that this epoch has not seen yet."""
@@ -145,7 +167,7 @@ class Trainer:
         objective = build_objective(self.config, run.epoch)
         run.model.train()
         for window in self.windows.epoch(run.epoch, start=run.row):
-            if self.clock.over(run.tokens):
+            if self._limit(run):
                 run.cut = True
                 break
             self._step(run, objective, window)
@@ -195,23 +217,23 @@ class Trainer:
 
     def _after_step(self, run: Run) -> None:
         """Save, stop or tell, if it is time to."""
-        wish = SAVE if self.clock.save_is_due(run.step) else NOTHING
-        if self.flag.signum is not None:
-            wish = STOP + self.flag.signum
-        wish = self.workers.agree(wish)
-        if wish >= STOP:
-            self._interrupt(wish - STOP)
-        if wish == SAVE:
+        if self._agreed(SAVE if self.clock.save_is_due(run.step) else NOTHING) == SAVE:
             self._save(run)
         if self.clock.report_is_due():
             part = run.row / self.windows.rows
             self.progress.status(self.clock.status(run.tokens, run.epoch, part, run.perplexity))
 
-    def _interrupt(self, signum: int) -> None:
-        raise Interrupted(
-            signum,
-            f"stopped and saved in {self.record.folder}. Run the same command again to go on.",
-        )
+    def _agreed(self, wish: int) -> int:
+        """What all processes do, if one of them wishes it; a signal stops all at the same point."""
+        if self.flag.signum is not None:
+            wish = STOP + self.flag.signum
+        wish = self.workers.agree(wish)
+        if wish >= STOP:
+            raise Interrupted(
+                wish - STOP,
+                f"stopped and saved in {self.record.folder}. Run the same command again to go on.",
+            )
+        return wish
 
     def _validate(self, run: Run, corpus: Corpus) -> dict[str, Any]:
         """The end of an epoch: measure, decide, write it down, save."""
@@ -238,17 +260,25 @@ class Trainer:
             "tokens_per_second": round(self.clock.speed(run.tokens), 1),
         }
         improved = run.course.judge(train, valid, averaged)
-        run.offset = self.record.append(metrics)
+        if self.workers.main:
+            run.offset = self.record.append(metrics)
         run.next_epoch()
         self._save(run, best=improved)
         return metrics
 
     def _perplexity(self, run: Run, ids: Ids) -> float:
-        """Of the clean model. A signal breaks it off; the run is then saved as it was before."""
+        """Of the clean model, measured by the main process for all. A signal breaks it off."""
+        measured = math.nan
+        if self.workers.main:
+            with suppress(Interrupted):  # which all processes hear of in the next line
+                measured = self._measured(run, ids)
+        self._agreed(NOTHING)
+        return self.workers.tell(measured)
 
+    def _measured(self, run: Run, ids: Ids) -> float:
         def look(*_: Any) -> None:
             if self.flag.signum is not None:
-                self._interrupt(self.flag.signum)
+                raise Interrupted(self.flag.signum, "stopped while measuring.")
 
         hook = run.model.embedding.register_forward_pre_hook(look)
         try:
@@ -297,7 +327,7 @@ class Trainer:
                 "best": {
                     **lines[max(run.course.best_epoch, 1) - 1],
                     "weights": run.course.best_weights,
-                    "test": self._perplexity(run, corpus.test),
+                    "test": self._measured(run, corpus.test),
                     "checkpoint": best.manifest.number,
                 },
                 "last": lines[-1],
