@@ -26,6 +26,7 @@ FLOORS = {
     2: ["regularizers", "analysis"],
     3: ["data", "models"],
     4: ["training"],
+    5: ["experiments"],
     6: ["cli", "__main__"],
 }
 WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"]
