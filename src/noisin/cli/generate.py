@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 from noisin.cli.arguments import Number, WholeNumber
-from noisin.cli.progress import Display
-from noisin.training.record import RunRecord
 
 
 def generate(
@@ -45,12 +43,12 @@ def generate(
     """
     from noisin.data.vocab import EOS
     from noisin.models import generate as draw
-    from noisin.training.restore import restore
+    from noisin.training import restore
 
-    restored = restore(RunRecord(run), checkpoint, weights, Display().note)
+    model, vocab = restore(run, checkpoint, weights)
     words = draw(
-        restored.model,
-        restored.vocab,
+        model,
+        vocab,
         prompt,
         length,
         temperature=temperature,
