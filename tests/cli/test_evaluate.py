@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from noisin import data
-from noisin.training import RunRecord, evaluation, restore
+from noisin.training import RunRecord, evaluation
+from noisin.training.restore import restore
 from tests.cli.run import in_process
 
 
@@ -26,7 +27,9 @@ def test_exact(run: Path, text: Path, capsys: Any) -> None:
     summary = RunRecord(run).summary
     assert summary is not None
     assert told["perplexity"] == pytest.approx(summary["best"]["test"], rel=1e-12)
+    assert told["weights"] == "raw"
     assert told["stderr"] is None
+    assert told["epoch"] == summary["best"]["epoch"]
     size = len(data.load(text).test)
     assert told["tokens"] == (size // 10 - 1) * 10
     assert evaluated(run, capsys, "--batch-size", "1")["tokens"] == size - 1
@@ -41,10 +44,9 @@ def test_exact(run: Path, text: Path, capsys: Any) -> None:
 def test_samples(method: str, run: Path, text: Path, capsys: Any) -> None:
     arguments = ("--method", method, "--samples", "5", "--split", "valid", "--temperature", "1.2")
     told = evaluated(run, capsys, *arguments, "--seed", "3")
-    model, _ = restore(run)
     torch.manual_seed(3)
     score = getattr(evaluation, method)
-    expected = score(model, data.load(text).valid, 5, temperature=1.2)
+    expected = score(restore(RunRecord(run)).model, data.load(text).valid, 5, temperature=1.2)
     assert told["nats"] == pytest.approx(expected.nats, rel=1e-9)
     assert (told["K"], told["tokens"]) == (5, expected.tokens)
     assert evaluated(run, capsys, *arguments, "--seed", "4")["nats"] != told["nats"]
@@ -55,7 +57,7 @@ def test_the_sentence(run: Path, capsys: Any) -> None:
     shown = capsys.readouterr().out
     assert shown.startswith("test perplexity ")
     assert " ± " in shown
-    assert "arithmetic, 4 samples; best checkpoint; batch 10" in shown
+    assert "arithmetic, 4 samples; raw weights after epoch" in shown
 
 
 def test_another_text_is_refused(run: Path, text: Path, tmp_path: Path, capsys: Any) -> None:
@@ -87,7 +89,7 @@ def test_generate(run: Path, capsys: Any) -> None:
     most_probable = capsys.readouterr().out
     assert in_process(*arguments, "--top-k", "1", "--seed", "2") == 0
     assert capsys.readouterr().out == most_probable
-    assert set(first.split()) <= {*restore(run)[1].words}
+    assert set(first.split()) <= {*restore(RunRecord(run)).vocab.words}
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from noisin.cli.arguments import Number, Switch, WholeNumber
+from noisin.cli.progress import Display
 from noisin.errors import InvalidData, InvalidValue
 from noisin.training.record import RunRecord
 
 if TYPE_CHECKING:
     from noisin.data.cache import Ids
-    from noisin.models import LanguageModel
     from noisin.training.evaluation import Score
+    from noisin.training.restore import Restored
 
 Method = Literal["exact", "marginal", "arithmetic", "geometric"]
 
@@ -69,21 +70,22 @@ def evaluate(
         raise InvalidValue("--samples is for the methods that draw noise; exact draws none.")
     if not 0 <= seed < 2**63:
         raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
+    from noisin.training.restore import restore
+
     record = RunRecord(run)
-    config = record.config
+    restored = restore(record, checkpoint, weights, Display().note)
+    config = restored.config
     if method != "exact" and (config.noise is None or config.train.objective == "penalty"):
         raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")
     options: dict[str, Any] = {"batch_size": batch_size, "temperature": temperature}
     if method != "exact":
         options["K"] = 10 if samples is None else samples
-    from noisin.training import restore
-
-    model, _ = restore(run, checkpoint, weights)
-    score = _score(model, _text(record, folder, split), method, seed, options)
+    score = _score(restored, _text(record, folder, split), method, seed, options)
     told = {
         "run": str(run),
         "checkpoint": checkpoint,
-        "weights": weights,
+        "epoch": restored.epoch,
+        "weights": restored.weights,
         "split": split,
         "method": method,
         **options,
@@ -108,15 +110,15 @@ def _text(record: RunRecord, folder: Path | None, split: str) -> Ids:
     return ids
 
 
-def _score(model: LanguageModel, ids: Ids, method: Method, seed: int, options: Any) -> Score:
+def _score(restored: Restored, ids: Ids, method: Method, seed: int, options: Any) -> Score:
     import torch
 
     from noisin.training import evaluation
 
     torch.manual_seed(seed)
     if method == "exact":
-        return evaluation.perplexity(model, ids, **options)
-    score: Score = getattr(evaluation, method)(model, ids, **options)
+        return evaluation.perplexity(restored.model, ids, **options)
+    score: Score = getattr(evaluation, method)(restored.model, ids, **options)
     return score
 
 
@@ -124,10 +126,9 @@ def _sentence(told: dict[str, Any]) -> str:
     error = ""
     if told["stderr"] is not None:
         error = f" ± {told['perplexity'] * told['stderr']:.2g}"
-    weights = f", {told['weights']} weights" if told["weights"] else ""
     mixed = f", {told['K']} samples" if "K" in told else ""
     return (
         f"{told['split']} perplexity {told['perplexity']:.2f}{error}  "
-        f"({told['method']}{mixed}; {told['checkpoint']} checkpoint{weights}; "
+        f"({told['method']}{mixed}; {told['weights']} weights after epoch {told['epoch']}; "
         f"batch {told['batch_size']}, {told['tokens']:,} words)"
     )

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from noisin.cli.arguments import Number, WholeNumber
+from noisin.cli.progress import Display
+from noisin.training.record import RunRecord
 
 
 def generate(
@@ -43,12 +45,12 @@ def generate(
     """
     from noisin.data.vocab import EOS
     from noisin.models import generate as draw
-    from noisin.training import restore
+    from noisin.training.restore import restore
 
-    model, vocab = restore(run, checkpoint, weights)
+    restored = restore(RunRecord(run), checkpoint, weights, Display().note)
     words = draw(
-        model,
-        vocab,
+        restored.model,
+        restored.vocab,
         prompt,
         length,
         temperature=temperature,
