@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from noisin.training.build import build_model, build_optimizer
 from noisin.training.checkpoint import Checkpoint, Weights
 from noisin.training.config import RunConfig
 from noisin.training.course import Course
+from noisin.training.evaluation import Score
 
 
 class Run:
@@ -58,7 +58,7 @@ class Run:
     @property
     def perplexity(self) -> float:
         """Of the training words of this epoch so far, with noise and dropout on."""
-        return exponential(float(self.sums[0]) / max(1, self.scored))
+        return Score(float(self.sums[0]) / max(1, self.scored), self.scored).perplexity
 
     @property
     def penalty(self) -> float:
@@ -102,9 +102,9 @@ class Run:
 
     def average_weights(self) -> dict[str, Tensor] | None:
         """Their average by name, or None."""
-        if self.average is None:
+        if self.average is None or not self.average.count:
             return None
-        return dict(zip(self.weights(), self.average.state_dict()["mean"], strict=True))
+        return dict(zip(self.weights(), self.average.state_dict()["means"], strict=True))
 
     def state_dict(self, seconds: float, carried: Any) -> dict[str, Any]:
         """All but the weights and their average, as plain types.
@@ -121,7 +121,7 @@ class Run:
             "sums": self.sums,
             "carried": detach(carried),
             "optimizer": self.optimizer.state_dict(),
-            "average": None if self.average is None else self.average.count,
+            "average": 0 if self.average is None else self.average.count,
             "course": self.course.state_dict(),
             "generators": generators,
         }
@@ -132,10 +132,10 @@ class Run:
         load_weights(self.weights(), checkpoint.weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.course = Course.from_state_dict(state["course"])
-        self.average = None if checkpoint.average is None else Average(self.model.parameters())
+        self.average = Average(self.model.parameters()) if self.course.averaging else None
         if self.average is not None and checkpoint.average is not None:
-            mean = [checkpoint.average[name].to(self.device) for name in self.weights()]
-            self.average.load_state_dict({"count": state["average"], "mean": mean})
+            means = [checkpoint.average[name] for name in self.weights()]
+            self.average.load_state_dict({"count": state["average"], "means": means})
         self.carried = _to_device(state["carried"], self.device)
         self.sums = state["sums"].to(self.device)
         for name in (*_COUNTERS, "seconds"):
@@ -162,14 +162,6 @@ def load_weights(weights: Weights, saved: Weights) -> None:
     with torch.no_grad():
         for name, tensor in weights.items():
             tensor.copy_(saved[name])
-
-
-def exponential(nll: float) -> float:
-    """The perplexity of a mean nll; infinite rather than an error where it is that large."""
-    try:
-        return math.exp(nll)
-    except OverflowError:
-        return math.inf
 
 
 def _to_device(state: Any, device: torch.device) -> Any:
