@@ -116,7 +116,6 @@ def test_a_warning_is_a_line(text: Path, monkeypatch: pytest.MonkeyPatch, capsys
         ("--train.batch_size 99999999999", "train.batch_size must be 1000000 or less"),
         ("--train.batch_size 99999", "tokens are too few for 99999 columns"),
         ("--train.eval_batch_size 9999", "tokens are too few for 9999 columns"),
-        ("--noise.gamma 1 --train.K 1000000 --model.hidden_size 9999", "Not enough memory"),
     ],
 )
 def test_too_large(setting: str, message: str, text: Path, tmp_path: Path, capsys: Any) -> None:
