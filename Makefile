@@ -6,7 +6,7 @@ READY := .venv/ready
 .PHONY: run test stress lint clean
 
 run: $(READY)
-	$(BIN)/python examples/quickstart.py
+	$(BIN)/noisin train
 
 test: $(READY) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal

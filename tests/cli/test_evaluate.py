@@ -12,7 +12,7 @@ import torch
 
 from noisin import data
 from noisin.training import RunRecord, evaluation
-from noisin.training.restore import restore
+from noisin.training.restoring import restore
 from tests.cli.run import in_process
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,9 @@ def test_damaged_runs(command: str, run: Path, tmp_path: Path, capsys: Any) -> N
         shutil.copytree(run, copy)
         path = draw.choice(sorted(copy.glob(draw.choice(FILES))))
         damage(draw, path)
-        code = in_process(command, str(copy))
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            code = in_process(command, str(copy))
         printed = capsys.readouterr()
         assert code in (0, 2)
         assert "Traceback" not in printed.err

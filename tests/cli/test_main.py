@@ -107,6 +107,25 @@ def test_a_warning_is_a_line(text: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert printed.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("--model.hidden_size 999999", "Not enough memory. Choose smaller sizes"),
+        ("--model.hidden_size 99999999999", "model.hidden_size must be 1000000 or less"),
+        ("--model.num_layers 99999999999", "model.num_layers must be 1000 or less"),
+        ("--train.batch_size 99999999999", "train.batch_size must be 1000000 or less"),
+        ("--train.batch_size 99999", "tokens are too few for 99999 columns"),
+        ("--train.eval_batch_size 9999", "tokens are too few for 9999 columns"),
+    ],
+)
+def test_too_large(setting: str, message: str, text: Path, tmp_path: Path, capsys: Any) -> None:
+    arguments = ("--data.name", str(text), "--out", str(tmp_path), "--train.epochs", "1")
+    if "batch_size" not in setting:
+        arguments += ("--train.batch_size", "4")
+    assert in_process("train", "ptb-small", *arguments, *setting.split()) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals(number: int, code: int, text: Path, tmp_path: Path) -> None:
     """The run is saved, says so, and goes on with the same command."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from noisin.errors import NoisinError
 from noisin.experiments import presets
 from noisin.training.config import RunConfig
+
+DOCS = Path(__file__).parents[2] / "docs" / "command-line.md"
 
 
 def test_the_main_job_compares_three() -> None:
@@ -116,3 +119,23 @@ def test_bad_files(content: bytes, message: str, tmp_path: Path) -> None:
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(NoisinError, match="Is a directory"):
         presets.read(str(tmp_path))
+
+
+def test_the_file_in_the_docs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    path = tmp_path / "example.toml"
+    path.write_text(example)
+    plain, weak, strong = presets.read(str(path)).configs().values()
+    assert plain.noise is not None
+    assert weak.noise is not None
+    assert strong.noise is not None
+    assert (plain.noise.gamma, weak.noise.gamma, strong.noise.gamma) == (0.0, 0.9, 0.9)
+    assert (weak.noise.feedback, strong.noise.feedback) == (True, False)
+
+
+def test_the_docs_name_every_preset() -> None:
+    named = re.findall(r"`([a-z0-9-]+|\.\.\.[a-z-]+)`", DOCS.read_text().split("| preset |")[1])
+    suffixes = [name.removeprefix("...") for name in named if name.startswith("...")]
+    bases = [name for name in named if not name.startswith("...")]
+    known = {*bases, *(base + suffix for base in bases for suffix in suffixes)}
+    assert set(presets.names()) <= known

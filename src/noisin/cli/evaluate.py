@@ -17,7 +17,7 @@ from noisin.training.record import RunRecord
 if TYPE_CHECKING:
     from noisin.data.cache import Ids
     from noisin.training.evaluation import Score
-    from noisin.training.restore import Restored
+    from noisin.training.restoring import Restored
 
 Method = Literal["exact", "marginal", "arithmetic", "geometric"]
 
@@ -70,7 +70,7 @@ def evaluate(
         raise InvalidValue("--samples is for the methods that draw noise; exact draws none.")
     if not 0 <= seed < 2**63:
         raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
-    from noisin.training.restore import restore
+    from noisin.training.restoring import restore
 
     record = RunRecord(run)
     restored = restore(record, checkpoint, weights, Display().note)

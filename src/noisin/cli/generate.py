@@ -45,7 +45,7 @@ def generate(
     """
     from noisin.data.vocab import EOS
     from noisin.models import generate as draw
-    from noisin.training.restore import restore
+    from noisin.training.restoring import restore
 
     restored = restore(RunRecord(run), checkpoint, weights, Display().note)
     words = draw(

@@ -18,6 +18,7 @@ from noisin.training.record import RunRecord
 
 if TYPE_CHECKING:
     from noisin.training.progress import Progress
+    from noisin.training.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,13 @@ class Row:
         return self.valid - self.train
 
 
-def train_all(configs: Mapping[Path, RunConfig], progress: Progress) -> list[RunRecord]:
+def train_all(
+    configs: Mapping[Path, RunConfig], progress: Progress, workers: Workers
+) -> list[RunRecord]:
     """Train runs one after another, each in its folder. One that is complete is not repeated."""
-    from noisin import data
     from noisin.training import Trainer
 
-    corpora = {c.data: data.load(c.data.name, c.data.folder) for c in configs.values()}
-    return [
-        Trainer(config, folder, progress).fit(corpora[config.data])
-        for folder, config in configs.items()
-    ]
+    return [Trainer(config, folder, progress, workers).fit() for folder, config in configs.items()]
 
 
 def rows(records: Iterable[RunRecord]) -> list[Row]:

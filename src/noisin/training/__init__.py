@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noisin.training.optimizers import adamw as adamw
     from noisin.training.optimizers import sgd as sgd
     from noisin.training.record import RunRecord as RunRecord
-    from noisin.training.restore import restore as restore
+    from noisin.training.restoring import restore as restore
     from noisin.training.signals import Interrupted as Interrupted
     from noisin.training.trainer import Trainer as Trainer
 
@@ -25,7 +25,7 @@ _HOME = {
     "RunRecord": "record",
     "Trainer": "trainer",
     "adamw": "optimizers",
-    "restore": "restore",
+    "restore": "restoring",
     "sgd": "optimizers",
 }
 
