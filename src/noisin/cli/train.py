@@ -39,6 +39,8 @@ def train(
     folder = out / f"{chosen.name}-{_mark(configs.values())}"
     places = [folder / name for name in configs] if chosen.variants else [folder]
     records = comparison.train_all(dict(zip(places, configs.values(), strict=True)), Display())
+    if not records:  # the main process has them, and tells
+        return
     table = comparison.rows(records)
     comparison.write_rows(table, folder / "comparison.json")
     _print(table)

@@ -47,15 +47,21 @@ class Row:
 
 
 def train_all(configs: Mapping[Path, RunConfig], progress: Progress) -> list[RunRecord]:
-    """Train runs one after another, each in its folder. One that is complete is not repeated."""
-    from noisin import data
-    from noisin.training import Trainer
+    """Train runs one after another, each in its folder. One that is complete is not repeated.
 
-    corpora = {c.data: data.load(c.data.name, c.data.folder) for c in configs.values()}
-    return [
-        Trainer(config, folder, progress).fit(corpora[config.data])
-        for folder, config in configs.items()
-    ]
+    Under torchrun the processes train together, and only the main one returns the records.
+    """
+    from noisin import data
+    from noisin.training import Trainer, distributed
+
+    with distributed.connected(next(iter(configs.values())).device) as workers:
+        with workers.main_first():
+            corpora = {c.data: data.load(c.data.name, c.data.folder) for c in configs.values()}
+        records = [
+            Trainer(config, folder, progress, workers).fit(corpora[config.data])
+            for folder, config in configs.items()
+        ]
+        return records if workers.main else []
 
 
 def rows(records: Iterable[RunRecord]) -> list[Row]:
