@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -126,8 +125,3 @@ def test_the_same_in_any_process(corpus: data.Corpus, tmp_path: Path) -> None:
         command = [sys.executable, "-c", code]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert run.stdout.split() == [corpus.sha256, corpus.vocab.sha256]
-
-
-def test_the_code_in_the_docs_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    exec(compile(code, str(DOCS), "exec"), {})

@@ -19,6 +19,7 @@ import noisin
 from noisin.errors import NoisinError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+NO_MEMORY = "Not enough memory. Choose smaller sizes, of the model or of the batch."
 
 app = App(
     name="noisin",
@@ -53,10 +54,21 @@ def _run(tokens: Sequence[str] | None) -> int:
     except (CycloptsError, NoisinError, OSError) as error:
         _say(error)
         return FAILED if isinstance(error, ArithmeticError) else BAD_INPUT
+    except (MemoryError, RuntimeError) as error:
+        if not _is_about_memory(error):
+            raise
+        _say(f"{NO_MEMORY} {str(error).splitlines()[0] if str(error) else ''}".rstrip())
+        return BAD_INPUT
     except KeyboardInterrupt as error:
         _say(str(error) or "interrupted.")
         return getattr(error, "exit_code", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """Torch raises a plain RuntimeError where a processor's memory does not suffice."""
+    words = ("can't allocate memory", "out of memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _say(message: object) -> None:

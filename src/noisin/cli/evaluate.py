@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from noisin.cli.arguments import Number, Switch, WholeNumber
+from noisin.cli.progress import Display
 from noisin.errors import InvalidData, InvalidValue
 from noisin.training.record import RunRecord
 
 if TYPE_CHECKING:
     from noisin.data.cache import Ids
     from noisin.training.evaluation import Score
-    from noisin.training.restore import Restored
+    from noisin.training.restoring import Restored
 
 Method = Literal["exact", "marginal", "arithmetic", "geometric"]
 
@@ -70,10 +70,10 @@ def evaluate(
         raise InvalidValue("--samples is for the methods that draw noise; exact draws none.")
     if not 0 <= seed < 2**63:
         raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
-    from noisin.training.restore import restore
+    from noisin.training.restoring import restore
 
     record = RunRecord(run)
-    restored = restore(record, checkpoint, weights, warnings.warn)
+    restored = restore(record, checkpoint, weights, Display().note)
     config = restored.config
     if method != "exact" and (config.noise is None or config.train.objective == "penalty"):
         raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Literal
 
 from noisin.cli.arguments import Number, WholeNumber
+from noisin.cli.progress import Display
 from noisin.training.record import RunRecord
 
 
@@ -45,9 +45,9 @@ def generate(
     """
     from noisin.data.vocab import EOS
     from noisin.models import generate as draw
-    from noisin.training.restore import restore
+    from noisin.training.restoring import restore
 
-    restored = restore(RunRecord(run), checkpoint, weights, warnings.warn)
+    restored = restore(RunRecord(run), checkpoint, weights, Display().note)
     words = draw(
         restored.model,
         restored.vocab,

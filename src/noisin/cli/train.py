@@ -14,6 +14,7 @@ from noisin.cli.settings import nested, with_settings
 from noisin.experiments import comparison, figures, presets
 from noisin.experiments.comparison import Row
 from noisin.training.config import RunConfig
+from noisin.training.progress import Quiet
 from noisin.training.record import RunRecord
 
 
@@ -38,9 +39,17 @@ def train(
     configs = chosen.configs(nested(flags))
     folder = out / f"{chosen.name}-{_mark(configs.values())}"
     places = [folder / name for name in configs] if chosen.variants else [folder]
-    records = comparison.train_all(dict(zip(places, configs.values(), strict=True)), Display())
-    if not records:  # the main process has them, and tells
-        return
+    from noisin.training.distributed import connected
+
+    with connected(next(iter(configs.values())).device) as workers:
+        progress = Display() if workers.main else Quiet()
+        runs = dict(zip(places, configs.values(), strict=True))
+        records = comparison.train_all(runs, progress, workers)
+    if workers.main:
+        _conclude(records, folder)
+
+
+def _conclude(records: Sequence[RunRecord], folder: Path) -> None:
     table = comparison.rows(records)
     comparison.write_rows(table, folder / "comparison.json")
     _print(table)

@@ -18,6 +18,7 @@ from noisin.training.record import RunRecord
 
 if TYPE_CHECKING:
     from noisin.training.progress import Progress
+    from noisin.training.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,16 @@ class Row:
 
     Attributes:
         run: its name.
-        train: perplexity of the training text with noise and dropout off; None if not measured.
-        valid, test: perplexity of the other two.
+        train, valid, test: perplexities, with noise and dropout off; None if infinite, or if that
+            of train was not measured.
         best_epoch, epochs: when that was, and how many there were.
         seconds: how long all of them took.
     """
 
     run: str
     train: float | None
-    valid: float
-    test: float
+    valid: float | None
+    test: float | None
     best_epoch: int
     epochs: int
     seconds: float
@@ -43,25 +44,18 @@ class Row:
     @property
     def gap(self) -> float | None:
         """``valid - train``: how much better the model knows the text that it has seen."""
-        return None if self.train is None else self.valid - self.train
+        if self.train is None or self.valid is None:
+            return None
+        return self.valid - self.train
 
 
-def train_all(configs: Mapping[Path, RunConfig], progress: Progress) -> list[RunRecord]:
-    """Train runs one after another, each in its folder. One that is complete is not repeated.
+def train_all(
+    configs: Mapping[Path, RunConfig], progress: Progress, workers: Workers
+) -> list[RunRecord]:
+    """Train runs one after another, each in its folder. One that is complete is not repeated."""
+    from noisin.training import Trainer
 
-    Under torchrun the processes train together, and only the main one returns the records.
-    """
-    from noisin import data
-    from noisin.training import Trainer, distributed
-
-    with distributed.connected(next(iter(configs.values())).device) as workers:
-        with workers.main_first():
-            corpora = {c.data: data.load(c.data.name, c.data.folder) for c in configs.values()}
-        records = [
-            Trainer(config, folder, progress, workers).fit(corpora[config.data])
-            for folder, config in configs.items()
-        ]
-        return records if workers.main else []
+    return [Trainer(config, folder, progress, workers).fit() for folder, config in configs.items()]
 
 
 def rows(records: Iterable[RunRecord]) -> list[Row]:

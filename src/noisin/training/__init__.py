@@ -9,16 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisin.training.averaging import Average as Average
     from noisin.training.config import RunConfig as RunConfig
+    from noisin.training.optimizers import adamw as adamw
+    from noisin.training.optimizers import sgd as sgd
     from noisin.training.record import RunRecord as RunRecord
+    from noisin.training.restoring import restore as restore
     from noisin.training.signals import Interrupted as Interrupted
     from noisin.training.trainer import Trainer as Trainer
 
 _HOME = {
+    "Average": "averaging",
     "Interrupted": "signals",
     "RunConfig": "config",
     "RunRecord": "record",
     "Trainer": "trainer",
+    "adamw": "optimizers",
+    "restore": "restoring",
+    "sgd": "optimizers",
 }
 
 __all__ = [*_HOME]

@@ -13,6 +13,7 @@ from noisin.analysis import Penalty
 from noisin.linear import linear_nll
 from noisin.models import Dropouts, LanguageModel
 from noisin.noise import FAMILIES, Family
+from noisin.training import optimizers
 from noisin.training.config import NoiseConfig, RunConfig, TrainConfig
 from noisin.training.course import noise_share
 
@@ -60,9 +61,9 @@ def build_model(config: RunConfig, num_words: int) -> LanguageModel:
 
 
 def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """SGD or AdamW over all weights, in one kernel per step."""
-    kind = torch.optim.SGD if config.optimizer == "sgd" else torch.optim.AdamW
-    return kind(model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True)
+    """SGD or AdamW over all weights."""
+    kind = optimizers.sgd if config.optimizer == "sgd" else optimizers.adamw
+    return kind(model.parameters(), config.lr, weight_decay=config.weight_decay)
 
 
 def build_objective(config: RunConfig, epoch: int) -> Objective:

@@ -39,7 +39,12 @@ class Clock:
         return (tokens - self._tokens) / max(self.session, 1e-9)
 
     def over(self, tokens: int) -> str | None:
-        """The limit that is reached, of those that can be in the middle of an epoch."""
+        """The limit that is reached, of those that can be in the middle of an epoch.
+
+        A run makes one step at least, so that there is something to measure.
+        """
+        if not tokens:
+            return None
         if self.train.tokens is not None and tokens >= self.train.tokens:
             return "tokens"
         if self.train.minutes is not None and self.seconds >= 60 * self.train.minutes:
@@ -64,9 +69,9 @@ class Clock:
             self._told = now
         return due
 
-    def status(self, tokens: int, epochs: float, perplexity: float) -> Status:
-        """How far the run is, ``epochs`` being those done, with the present one's part."""
-        done = epochs / self.train.epochs
+    def status(self, tokens: int, epoch: int, part: float, perplexity: float) -> Status:
+        """How far the run is: ``epoch`` are over, and ``part`` of the present one."""
+        done = (epoch + part) / self.train.epochs
         if self.train.tokens is not None:
             done = max(done, tokens / self.train.tokens)
         if self.train.minutes is not None:
@@ -76,7 +81,7 @@ class Clock:
         progress = done - self._done
         left = self.session * (1 - done) / progress if progress > 0 else float("inf")
         return Status(
-            epoch=int(epochs) + 1,
+            epoch=epoch + 1,
             epochs=self.train.epochs,
             perplexity=perplexity,
             tokens_per_second=self.speed(tokens),

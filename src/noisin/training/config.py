@@ -33,6 +33,7 @@ FamilyName = Literal[
 ]
 Cell = Literal["lstm", "gru", "elman-tanh", "elman-sigmoid", "elman-relu"]
 LARGEST_SEED = 2**32 - 1
+LARGEST = 10**6  # of a size; what is below it may still be more than a machine has room for
 LARGEST_STD = math.sqrt(parameters.LARGEST_SHAPE)
 
 
@@ -71,10 +72,13 @@ class ModelConfig(Section):
     """The language model."""
 
     cell: Cell = Field(default="lstm", description="The transition function.")
-    hidden_size: Whole = Field(default=650, ge=1, description="Units of each layer.")
-    num_layers: Whole = Field(default=2, ge=1, description="Layers.")
+    hidden_size: Whole = Field(default=650, ge=1, le=LARGEST, description="Units of each layer.")
+    num_layers: Whole = Field(default=2, ge=1, le=1000, description="Layers.")
     embedding_size: Whole | None = Field(
-        default=None, ge=1, description="Units of a word's embedding; hidden_size unless given."
+        default=None,
+        ge=1,
+        le=LARGEST,
+        description="Units of a word's embedding; hidden_size unless given.",
     )
     tied: bool = Field(default=True, description="The softmax has the weights of the embedding.")
     dropout: DropoutConfig = DropoutConfig()
@@ -174,9 +178,11 @@ class NoiseConfig(Section):
 class TrainConfig(Section):
     """The recipe, its limits, and how often to save. The defaults are the paper's."""
 
-    batch_size: Whole = Field(default=80, ge=1, description="Columns of text read side by side.")
+    batch_size: Whole = Field(
+        default=80, ge=1, le=LARGEST, description="Columns of text read side by side."
+    )
     bptt: Whole = Field(
-        default=35, ge=1, description="Steps of a window of truncated backpropagation."
+        default=35, ge=1, le=LARGEST, description="Steps of a window of truncated backpropagation."
     )
     variable_length: bool = Field(
         default=False, description="Windows of random length around bptt, the step in proportion."
@@ -206,14 +212,16 @@ class TrainConfig(Section):
         default="noise",
         description="Train with noise, or without it and with its explicit regularizer added.",
     )
-    K: Whole = Field(default=1, ge=1, description="Noise samples per word and step.")
+    K: Whole = Field(default=1, ge=1, le=LARGEST, description="Noise samples per word and step.")
     epochs: Whole = Field(default=200, ge=1, description="End after so many epochs.")
     tokens: Whole | None = Field(default=None, ge=1, description="End after so many tokens.")
     minutes: Number | None = Field(default=None, gt=0, description="End after so many minutes.")
     patience: Whole | None = Field(
         default=None, ge=1, description="End after so many epochs without a new best."
     )
-    eval_batch_size: Whole = Field(default=10, ge=1, description="Columns in evaluation.")
+    eval_batch_size: Whole = Field(
+        default=10, ge=1, le=LARGEST, description="Columns in evaluation."
+    )
     clean_tokens: Whole = Field(
         default=100_000,
         ge=0,

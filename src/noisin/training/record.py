@@ -23,7 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from noisin.errors import InvalidValue
+from noisin.data import Vocabulary
+from noisin.errors import InvalidValue, Unavailable
 from noisin.training import lock
 from noisin.training.config import RunConfig
 from noisin.training.files import write_atomically, writing
@@ -64,6 +65,30 @@ class RunRecord:
     def environment(self) -> dict[str, Any]:
         """What the run was made on and with."""
         return self._read("environment.json") or {}
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
+        known = self.environment
+        try:
+            hashes = {name: str(known[name]["sha256"]) for name in ("data", "vocabulary")}
+        except (KeyError, TypeError):
+            raise InvalidValue(
+                f"{self.folder / 'environment.json'} does not tell the hashes of the data and the "
+                f"vocabulary. Put the whole file back."
+            ) from None
+        return {"config": self.config.hash(limits=False), **hashes}
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the model."""
+        path = self.folder / "vocabulary.json"
+        try:
+            return Vocabulary.from_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise InvalidValue(f"{path}: is damaged: {error}") from None
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -145,7 +170,8 @@ class RunRecord:
 
 def _is_ours(name: str) -> bool:
     """Whether a process that was killed before ``config.json`` was written has left this."""
-    return name in (lock.NAME, "environment.json", "vocabulary.json") or name.startswith(".new-")
+    ours = (lock.NAME, "environment.json", "vocabulary.json", "metrics.jsonl")
+    return name in ours or name.startswith(".new-")
 
 
 def _finite(value: Any) -> Any:

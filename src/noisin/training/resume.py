@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from noisin.training.run import Run
 
 
 def identity(config: RunConfig, corpus: Corpus) -> dict[str, str]:
-    """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
+    """What a run would have for :attr:`RunRecord.identity`."""
     return {
         "config": config.hash(limits=False),
         "data": corpus.sha256,
@@ -25,19 +25,36 @@ def identity(config: RunConfig, corpus: Corpus) -> dict[str, str]:
     }
 
 
-def open_record(record: RunRecord, config: RunConfig, corpus: Corpus) -> int:
-    """Begin the record of a run, or see that it is this one's; return the threads to use.
+def is_new(record: RunRecord) -> bool:
+    """Whether nothing has been saved that another run could spoil."""
+    return not (record.exists and record.checkpoints.is_dir())
 
-    The number of threads is part of the arithmetic, so a run keeps the one it began with.
-    """
-    if record.exists:
-        _refuse_another(record, config, corpus)
-        return int(record.environment["threads"])
-    threads = config.threads or torch.get_num_threads()
-    record.write("vocabulary.json", corpus.vocab.to_json())
-    record.write("environment.json", _surroundings(threads, config, corpus))
-    record.write("config.json", config.to_json())  # the last: from now on this is a run
-    return threads
+
+def threads_to_use(record: RunRecord, config: RunConfig) -> int:
+    """The number of threads is part of the arithmetic: a run keeps the one it began with."""
+    if is_new(record):
+        return config.threads or torch.get_num_threads()
+    return int(record.environment["threads"])
+
+
+def refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None:
+    """See that the run in the folder, if there is one, is this one."""
+    if is_new(record):
+        return
+    before, now = record.identity, identity(config, corpus)
+    if before["config"] != now["config"]:
+        differences = "; ".join(record.config.differences(config))
+        raise InvalidValue(
+            f"training: {record.folder} holds a run with other settings: {differences}. Use the "
+            f"same to go on with it, or another folder."
+        )
+    for name in ("data", "vocabulary"):
+        if before[name] != now[name]:
+            raise InvalidValue(
+                f"training: {record.folder} holds a run on other data: its {name} has the sha256 "
+                f"{before[name]}, and that of {corpus.name!r} is {now[name]}. Use the same to go "
+                f"on with it, or another folder."
+            )
 
 
 def is_complete(record: RunRecord, config: RunConfig) -> bool:
@@ -45,29 +62,30 @@ def is_complete(record: RunRecord, config: RunConfig) -> bool:
     return record.summary is not None and record.config.hash() == config.hash()
 
 
-def go_back(
-    run: Run, record: RunRecord, checkpoints: Checkpoints, note: Callable[[str], None]
-) -> None:
-    """Put a new run where the newest good checkpoint was made; metrics beyond it are dropped."""
+def go_back(run: Run, checkpoints: Checkpoints, note: Callable[[str], None]) -> None:
+    """Put a new run where the newest good checkpoint was made, if there is one."""
     checkpoints.clean_up()
     newest = checkpoints.newest(note)
     if newest is not None:
         run.load(newest)
         checkpoints.set_aside(newer_than=newest.manifest.number)
-    record.cut_metrics(run.offset)
 
 
-def update_record(record: RunRecord, config: RunConfig, corpus: Corpus, run: Run) -> None:
-    """Note on what and with which limits the run goes on."""
+def write_record(record: RunRecord, config: RunConfig, corpus: Corpus, run: Run) -> None:
+    """Begin the record, or bring it to where the run goes on."""
+    now = _surroundings(torch.get_num_threads(), config, corpus)
     if run.step == 0:
-        return
-    before = record.environment
-    new = changes(before, _surroundings(int(before["threads"]), config, corpus))
-    if new:
-        resumed = [*before.get("resumed", []), {"step": run.step, **new}]
-        record.write("environment.json", {**before, "resumed": resumed})
-    record.remove_summary()  # it has not ended as that says
-    record.write("config.json", config.to_json())
+        record.write("vocabulary.json", corpus.vocab.to_json())
+        record.write("environment.json", now)
+    else:
+        before = record.environment
+        new = changes(before, now)
+        if new:
+            resumed = [*before.get("resumed", []), {"step": run.step, **new}]
+            record.write("environment.json", {**before, "resumed": resumed})
+    record.cut_metrics(run.offset)  # the rest will be written again
+    record.remove_summary()
+    record.write("config.json", config.to_json())  # the last: from now on this is a run
 
 
 def _surroundings(threads: int, config: RunConfig, corpus: Corpus) -> dict[str, Any]:
@@ -80,26 +98,3 @@ def _surroundings(threads: int, config: RunConfig, corpus: Corpus) -> dict[str, 
         },
         "vocabulary": {"sha256": corpus.vocab.sha256, "words": len(corpus.vocab)},
     }
-
-
-def _refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None:
-    before = record.config
-    if before.hash(limits=False) != config.hash(limits=False):
-        differences = "; ".join(before.differences(config))
-        raise InvalidValue(
-            f"training: {record.folder} holds a run with other settings: {differences}. Use the "
-            f"same to go on with it, or another folder."
-        )
-    known = record.environment
-    for name, found in (("data", corpus.sha256), ("vocabulary", corpus.vocab.sha256)):
-        if _hash(known, name) != found:
-            raise InvalidValue(
-                f"training: {record.folder} holds a run on other data: its {name} has the sha256 "
-                f"{_hash(known, name)}, and that of {corpus.name!r} is {found}. Use the same to go "
-                f"on with it, or another folder."
-            )
-
-
-def _hash(known: Mapping[str, Any], name: str) -> str:
-    section = known.get(name)
-    return str(section.get("sha256")) if isinstance(section, dict) else "unknown"

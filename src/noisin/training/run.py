@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -16,13 +15,14 @@ from noisin.training.build import build_model, build_optimizer
 from noisin.training.checkpoint import Checkpoint, Weights
 from noisin.training.config import RunConfig
 from noisin.training.course import Course
+from noisin.training.evaluation import Score
 
 
 class Run:
     """A run at one moment.
 
     Attributes:
-        model, optimizer: at work.
+        model, parameters, optimizer: at work; weights that are tied count once.
         average: the average of the weights, or None while there is none.
         course: what validation has decided so far.
         carried: the state of the RNN at the end of the last window, or None at an epoch's start.
@@ -40,6 +40,7 @@ class Run:
         self.config = config
         self.device = device
         self.model = build_model(config, num_words).to(device)
+        self.parameters = list(self.model.parameters())
         self.optimizer = build_optimizer(config.train, self.model)
         self.course = Course.start(config.train)
         self.average: Average | None = None
@@ -51,14 +52,9 @@ class Run:
         self.average_if_due()
 
     @property
-    def parameters(self) -> list[Tensor]:
-        """All weights, each once."""
-        return list(self.model.parameters())
-
-    @property
     def perplexity(self) -> float:
         """Of the training words of this epoch so far, with noise and dropout on."""
-        return exponential(float(self.sums[0]) / max(1, self.scored))
+        return Score(float(self.sums[0]) / max(1, self.scored), self.scored).perplexity
 
     @property
     def penalty(self) -> float:
@@ -68,7 +64,7 @@ class Run:
     def average_if_due(self) -> None:
         """Begin the average, once the course says so."""
         if self.course.averaging and self.average is None:
-            self.average = Average(self.model.parameters())
+            self.average = Average(self.parameters)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -102,9 +98,9 @@ class Run:
 
     def average_weights(self) -> dict[str, Tensor] | None:
         """Their average by name, or None."""
-        if self.average is None:
+        if self.average is None or not self.average.count:
             return None
-        return dict(zip(self.weights(), self.average.state_dict()["mean"], strict=True))
+        return dict(zip(self.weights(), self.average.state_dict()["means"], strict=True))
 
     def state_dict(self, seconds: float, carried: Any) -> dict[str, Any]:
         """All but the weights and their average, as plain types.
@@ -121,7 +117,7 @@ class Run:
             "sums": self.sums,
             "carried": detach(carried),
             "optimizer": self.optimizer.state_dict(),
-            "average": None if self.average is None else self.average.count,
+            "average": 0 if self.average is None else self.average.count,
             "course": self.course.state_dict(),
             "generators": generators,
         }
@@ -132,10 +128,10 @@ class Run:
         load_weights(self.weights(), checkpoint.weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.course = Course.from_state_dict(state["course"])
-        self.average = None if checkpoint.average is None else Average(self.model.parameters())
+        self.average = Average(self.parameters) if self.course.averaging else None
         if self.average is not None and checkpoint.average is not None:
-            mean = [checkpoint.average[name].to(self.device) for name in self.weights()]
-            self.average.load_state_dict({"count": state["average"], "mean": mean})
+            means = [checkpoint.average[name] for name in self.weights()]
+            self.average.load_state_dict({"count": state["average"], "means": means})
         self.carried = _to_device(state["carried"], self.device)
         self.sums = state["sums"].to(self.device)
         for name in (*_COUNTERS, "seconds"):
@@ -162,14 +158,6 @@ def load_weights(weights: Weights, saved: Weights) -> None:
     with torch.no_grad():
         for name, tensor in weights.items():
             tensor.copy_(saved[name])
-
-
-def exponential(nll: float) -> float:
-    """The perplexity of a mean nll; infinite rather than an error where it is that large."""
-    try:
-        return math.exp(nll)
-    except OverflowError:
-        return math.inf
 
 
 def _to_device(state: Any, device: torch.device) -> Any:

@@ -22,6 +22,7 @@ from torch import Tensor
 import noisin
 from noisin import data
 from noisin.data import Corpus, Window, Windows
+from noisin.data.cache import Ids
 from noisin.errors import Unsupported
 from noisin.models import detach
 from noisin.training import evaluation, resume
@@ -86,23 +87,15 @@ class Trainer:
                     stack.enter_context(locked(self.record.folder))
                 stack.enter_context(own_random_stream(device))
                 self.flag = stack.enter_context(caught())
-                threads = resume.open_record(self.record, self.config, corpus)
-            stack.enter_context(use_threads(threads))
+                resume.refuse_another(self.record, self.config, corpus)
+            stack.enter_context(use_threads(resume.threads_to_use(self.record, self.config)))
             if not resume.is_complete(self.record, self.config):
-                self._train(corpus, device)
+                self._train(self._start(corpus, device), corpus)
         return self.record
 
-    def _train(self, corpus: Corpus, device: torch.device) -> None:
+    def _start(self, corpus: Corpus, device: torch.device) -> Run:
+        """The run as it is at its beginning, or where its newest checkpoint was made."""
         train = self.config.train
-        torch.manual_seed(self.config.seed)
-        run = Run(self.config, len(corpus.vocab), device)
-        self.workers.split(run.model, train.batch_size)
-        self.checkpoints = Checkpoints(
-            self.record.checkpoints, resume.identity(self.config, corpus)
-        )
-        with self.workers.main_first():
-            resume.go_back(run, self.record, self.checkpoints, self.progress.note)
-        run.carried = self.workers.scatter(run.carried)
         self.windows = Windows(
             corpus.train,
             train.batch_size,
@@ -110,6 +103,16 @@ class Trainer:
             variable=train.variable_length,
             seed=self.config.seed,
         )
+        for split in (corpus.valid, corpus.test):
+            Windows(split, train.eval_batch_size, 1)  # refuse now what is too short to measure on
+        torch.manual_seed(self.config.seed)
+        run = Run(self.config, len(corpus.vocab), device)
+        self.workers.split(run.model, train.batch_size)
+        identity = resume.identity(self.config, corpus)
+        self.checkpoints = Checkpoints(self.record.checkpoints, identity)
+        with self.workers.main_first():
+            resume.go_back(run, self.checkpoints, self.progress.note)
+        run.carried = self.workers.scatter(run.carried)
         self.clock = Clock(train, run.seconds, run.tokens)
         self.saved = run.position
         if run.cut and self._over(run) is None:
@@ -118,8 +121,13 @@ class Trainer:
                 f"and cannot go on. Start anew, in another folder, with the larger limit."
             )
         if self.workers.main:
-            resume.update_record(self.record, self.config, corpus, run)
-        with Board(self.record.folder, train.tensorboard and self.workers.main, run.epoch) as board:
+            resume.write_record(self.record, self.config, corpus, run)
+        return run
+
+    def _train(self, run: Run, corpus: Corpus) -> None:
+        """Epoch after epoch, until a limit is reached."""
+        wanted = self.config.train.tensorboard and self.workers.main
+        with Board(self.record.folder, wanted, run.epoch) as board:
             self.progress.begin(self.record.folder.name)
             try:
                 while (reason := self._over(run)) is None:
@@ -212,8 +220,8 @@ class Trainer:
         if self._agreed(SAVE if self.clock.save_is_due(run.step) else NOTHING) == SAVE:
             self._save(run)
         if self.clock.report_is_due():
-            epochs = run.epoch + run.row / self.windows.rows
-            self.progress.status(self.clock.status(run.tokens, epochs, run.perplexity))
+            part = run.row / self.windows.rows
+            self.progress.status(self.clock.status(run.tokens, run.epoch, part, run.perplexity))
 
     def _agreed(self, wish: int) -> int:
         """What all processes do, if one of them wishes it; a signal stops all at the same point."""
@@ -258,7 +266,7 @@ class Trainer:
         self._save(run, best=improved)
         return metrics
 
-    def _perplexity(self, run: Run, ids: data.Ids) -> float:
+    def _perplexity(self, run: Run, ids: Ids) -> float:
         """Of the clean model, measured by the main process for all. A signal breaks it off."""
         measured = math.nan
         if self.workers.main:
@@ -267,7 +275,7 @@ class Trainer:
         self._agreed(NOTHING)
         return self.workers.tell(measured)
 
-    def _measured(self, run: Run, ids: data.Ids) -> float:
+    def _measured(self, run: Run, ids: Ids) -> float:
         def look(*_: Any) -> None:
             if self.flag.signum is not None:
                 raise Interrupted(self.flag.signum, "stopped while measuring.")

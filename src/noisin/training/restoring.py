@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.models import LanguageModel
 from noisin.training.build import build_model
 from noisin.training.checkpoint import Checkpoint, Checkpoints
 from noisin.training.config import RunConfig
+from noisin.training.device import own_random_stream
 from noisin.training.record import RunRecord
 from noisin.training.run import load_weights
 
@@ -51,8 +54,8 @@ def restore(
         weights: the raw ones or their average; those that counted in validation unless given.
         note: told of a damaged checkpoint that is passed over.
     """
-    config, vocab = record.config, _vocabulary(record)
-    checkpoint = _checkpoint(record, config, when, note)
+    config, vocab = record.config, record.vocabulary
+    checkpoint = _checkpoint(record, when, note)
     if weights is None:
         counted = checkpoint.state["course"]["best_weights"] == "averaged"
         weights = "averaged" if counted and checkpoint.average is not None else "raw"
@@ -62,30 +65,15 @@ def restore(
             f"{record.folder}: has no averaged weights (train.averaging = "
             f"{config.train.averaging!r}). Ask for the raw ones."
         )
-    model = build_model(config, len(vocab))
+    with own_random_stream(torch.device("cpu")):
+        model = build_model(config, len(vocab))
     load_weights(dict(model.named_parameters()), saved)
     return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)
 
 
-def _checkpoint(
-    record: RunRecord, config: RunConfig, when: When, note: Callable[[str], None]
-) -> Checkpoint:
-    identity = {"config": config.hash(limits=False)}
-    for name in ("data", "vocabulary"):
-        section = record.environment.get(name)
-        identity[name] = str(section.get("sha256")) if isinstance(section, dict) else "unknown"
-    checkpoints = Checkpoints(record.checkpoints, identity)
+def _checkpoint(record: RunRecord, when: When, note: Callable[[str], None]) -> Checkpoint:
+    checkpoints = Checkpoints(record.checkpoints, record.identity)
     newest = checkpoints.newest(note)
     if newest is None:
         raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
     return newest if when == "last" else checkpoints.best(newest)
-
-
-def _vocabulary(record: RunRecord) -> Vocabulary:
-    path = record.folder / "vocabulary.json"
-    try:
-        return Vocabulary.from_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise InvalidValue(f"{path}: is damaged: {error}") from None
