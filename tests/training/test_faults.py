@@ -297,6 +297,7 @@ def test_divergence(tmp_path: Path) -> None:
     assert outcome.code == 2
     step = 1 + toy.manifest(out, max(toy.numbers(out)))["step"]
     assert f"no finite number at step {step} of {out}" in outcome.message
+    assert f"the last good checkpoint is {newest(out)}." in outcome.message
     assert "layers.0.rnn puts out values that are not finite" in outcome.message
     assert "smaller train.lr (now 10000) or train.clip (now none), or less noise" in outcome.message
     run = toy.manifest(out, max(toy.numbers(out)))["run"]
@@ -304,3 +305,17 @@ def test_divergence(tmp_path: Path) -> None:
     assert good is not None
     assert all(weight.isfinite().all() for weight in good.weights.values())
     assert toy.run(out, settings=settings).message == outcome.message
+
+
+@pytest.mark.parametrize("save_steps", [1, None])
+def test_weights_that_overflow_are_not_saved(save_steps: int | None, tmp_path: Path) -> None:
+    """Where the loss is finite and the step is not: before a save, or at the next step."""
+    train = {"lr": 1e60, "clip": 0, "save_steps": save_steps}
+    outcome = toy.run(tmp_path / "run", settings=toy.config(train=train))
+    assert outcome.code == 2
+    step = 1 if save_steps else 2
+    assert (
+        f"at step {step} of {tmp_path / 'run'} (epoch 1): the weights bias are" in outcome.message
+    )
+    assert "this one had not saved yet" in outcome.message
+    assert not (tmp_path / "run" / "checkpoints").exists()

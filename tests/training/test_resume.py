@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -86,25 +87,40 @@ def test_signals_save_and_stop(whole: Any, number: int, tmp_path: Path) -> None:
     assert toy.result(out) == expected
 
 
+def signal_in_measurement(number: int) -> None:
+    measure, calls = evaluation.perplexity, itertools.count()
+
+    def measure_or_stop(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == number:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return measure(*args, **kwargs)
+
+    evaluation.perplexity = measure_or_stop
+
+
 def test_a_signal_while_evaluating(whole: Any, tmp_path: Path) -> None:
     """It does not wait for the evaluation, and saves the raw weights, not the average."""
     name, expected, _ = whole
     out, settings = tmp_path / "run", SETTINGS[name]
-
-    def before() -> None:
-        measure, calls = evaluation.perplexity, itertools.count()
-
-        def measure_or_stop(*args: Any, **kwargs: Any) -> Any:
-            if next(calls) == 7:  # in the third epoch; of an average in one of the settings
-                os.kill(os.getpid(), signal.SIGTERM)
-            return measure(*args, **kwargs)
-
-        evaluation.perplexity = measure_or_stop
-
-    assert toy.run(out, settings=settings, before=before).code == 143
+    # The eighth is in the third epoch; of an average in one of the settings.
+    assert toy.run(out, settings=settings, before=lambda: signal_in_measurement(7)).code == 143
     assert len(RunRecord(out).metrics) < len(expected["metrics"])
     assert toy.run(out, settings=settings) == toy.Outcome(0, "", [])
     assert toy.result(out) == expected
+
+
+def test_a_signal_while_evaluating_an_epoch_that_was_cut_short(tmp_path: Path) -> None:
+    settings = toy.config(train={"tokens": 300})
+    toy.fit(tmp_path / "whole", train={"tokens": 300})
+    outcome = toy.run(tmp_path / "run", settings=settings, before=lambda: signal_in_measurement(0))
+    assert outcome.code == 143
+    assert RunRecord(tmp_path / "run").metrics == []
+    shutil.copytree(tmp_path / "run", tmp_path / "longer")
+    assert toy.run(tmp_path / "run", settings=settings) == toy.Outcome(0, "", [])
+    assert toy.result(tmp_path / "run") == toy.result(tmp_path / "whole")
+    toy.fit(tmp_path / "two", train={"epochs": 2})  # and with the limit lifted it goes on
+    toy.fit(tmp_path / "longer", train={"epochs": 2})
+    assert toy.result(tmp_path / "longer") == toy.result(tmp_path / "two")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])

@@ -306,21 +306,24 @@ class RunConfig(Section):
 
     def hash(self, limits: bool = True) -> str:
         """The sha256 of all that can change a result; without ``limits``, on the way to the end."""
-        left_out = {name: set(fields) for name, fields in _WITHOUT_EFFECT.items()}
-        if not limits:
-            left_out["train"] |= _LIMITS
-        settings = self.model_dump(mode="json", exclude=left_out)
-        canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(self._effective(limits), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def differences(self, other: RunConfig) -> list[str]:
-        """The dotted names of settings in which two configs differ, with both values."""
-        mine, theirs = _flat(self.model_dump(mode="json")), _flat(other.model_dump(mode="json"))
+        """What makes two runs different: dotted names, with both values."""
+        mine, theirs = _flat(self._effective(limits=False)), _flat(other._effective(limits=False))
         return [
             f"{name} = {mine.get(name)!r} and {theirs.get(name)!r}"
             for name in sorted(mine.keys() | theirs.keys())
             if mine.get(name) != theirs.get(name)
         ]
+
+    def _effective(self, limits: bool) -> dict[str, Any]:
+        """The settings that can change a result."""
+        left_out = {name: set(fields) for name, fields in _WITHOUT_EFFECT.items()}
+        if not limits:
+            left_out["train"] |= _LIMITS
+        return self.model_dump(mode="json", exclude=left_out)
 
 
 _LAWS = {re.sub(r"(?<!^)(?=[A-Z])", "-", law).lower(): law for law in parameters.RANGES}

@@ -37,7 +37,7 @@ from noisin.training.record import RunRecord
 from noisin.training.run import Run, load_weights
 from noisin.training.signals import Interrupted, caught
 from noisin.training.tensorboard import Board
-from noisin.training.watch import Diverged, advice, all_finite, trace
+from noisin.training.watch import Diverged, advice, all_finite, first_weight, trace
 from noisin.training.workers import Workers
 
 LOOK = 20  # steps between two looks at the loss, where looking means to wait for the device
@@ -115,7 +115,7 @@ class Trainer:
         run.carried = self.workers.scatter(run.carried)
         self.clock = Clock(train, run.seconds, run.tokens)
         self.saved = run.position
-        if run.cut and self._over(run) is None:
+        if run.cut and not run.row and self._over(run) is None:
             raise Unsupported(
                 f"training: {self.record.folder} was ended by a limit in the middle of an epoch "
                 f"and cannot go on. Start anew, in another folder, with the larger limit."
@@ -146,6 +146,8 @@ class Trainer:
 
     def _over(self, run: Run) -> str | None:
         """The limit that the run has reached at the end of an epoch, if any."""
+        if run.row:  # in the middle of one
+            return None
         if run.epoch >= self.config.train.epochs:
             return "epochs"
         if run.course.out_of_patience(self.config.train):
@@ -166,8 +168,9 @@ class Trainer:
             noisin.set_noise(run.model, noise)
         objective = build_objective(self.config, run.epoch)
         run.model.train()
+        run.cut = False
         for window in self.windows.epoch(run.epoch, start=run.row):
-            if self._limit(run):
+            if run.row and self._limit(run):
                 run.cut = True
                 break
             self._step(run, objective, window)
@@ -205,14 +208,17 @@ class Trainer:
             return
         if not (run.sums.sum() + norm).isfinite():
             where = trace(run.model, objective, x, target, carried)
-            raise Diverged(self._divergence(run, where))
+            raise self._diverged(run, run.step + 1, where)
 
-    def _divergence(self, run: Run, where: str) -> str:
-        saved = f"its last good checkpoint is in {self.record.checkpoints}"
-        return (
-            f"training: the loss is no finite number at step {run.step + 1} of "
-            f"{self.record.folder} (epoch {run.epoch + 1}): {where}. "
-            f"{advice(self.config, run.epoch)} A changed run needs a folder of its own; {saved}."
+    def _diverged(self, run: Run, step: int, where: str) -> Diverged:
+        numbers = self.checkpoints.numbers()
+        kept = (
+            f"the last good checkpoint is {self.checkpoints.path(numbers[-1])}" if numbers else ""
+        )
+        return Diverged(
+            f"training: the loss is no finite number at step {step} of {self.record.folder} (epoch "
+            f"{run.epoch + 1}): {where}. {advice(self.config, run.epoch)} A run with other "
+            f"settings needs a folder of its own; {kept or 'this one had not saved yet'}."
         )
 
     def _after_step(self, run: Run) -> None:
@@ -229,11 +235,14 @@ class Trainer:
             wish = STOP + self.flag.signum
         wish = self.workers.agree(wish)
         if wish >= STOP:
-            raise Interrupted(
-                wish - STOP,
-                f"stopped and saved in {self.record.folder}. Run the same command again to go on.",
-            )
+            raise self._interrupted(wish - STOP)
         return wish
+
+    def _interrupted(self, signum: int) -> Interrupted:
+        return Interrupted(
+            signum,
+            f"stopped and saved in {self.record.folder}. Run the same command again to go on.",
+        )
 
     def _validate(self, run: Run, corpus: Corpus) -> dict[str, Any]:
         """The end of an epoch: measure, decide, write it down, save."""
@@ -278,7 +287,7 @@ class Trainer:
     def _measured(self, run: Run, ids: Ids) -> float:
         def look(*_: Any) -> None:
             if self.flag.signum is not None:
-                raise Interrupted(self.flag.signum, "stopped while measuring.")
+                raise self._interrupted(self.flag.signum)
 
         hook = run.model.embedding.register_forward_pre_hook(look)
         try:
@@ -292,7 +301,7 @@ class Trainer:
         if run.position == self.saved:
             return
         if not all_finite([*run.parameters, run.sums]):
-            raise Diverged(self._divergence(run, "the weights are not finite"))
+            raise self._diverged(run, run.step, first_weight(run.model) or "in its loss")
         state = run.state_dict(self.clock.seconds, self.workers.gather(run.carried))
         if self.workers.main:
             number = self.checkpoints.save(

@@ -25,16 +25,24 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
 
 def trace(model: nn.Module, objective: Objective, x: Tensor, target: Tensor, state: Any) -> str:
     """Where the numbers first stop being finite: a weight, a layer's output, or a gradient."""
-    for name, weight in model.named_parameters():
-        if not all_finite([weight]):
-            return f"the weights {name} are not finite"
+    weight = first_weight(model)
+    if weight is not None:
+        return weight
     layer = _first_layer(model, objective, x, target, state)
     if layer is not None:
         return f"{layer} puts out values that are not finite"
-    for name, weight in model.named_parameters():
-        if weight.grad is not None and not all_finite([weight.grad]):
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and not all_finite([parameter.grad]):
             return f"the gradient of {name} is not finite"
     return "all layers put out finite values, and the prediction does not"
+
+
+def first_weight(model: nn.Module) -> str | None:
+    """The first weights that are not finite, if any."""
+    for name, weight in model.named_parameters():
+        if not all_finite([weight]):
+            return f"the weights {name} are not finite"
+    return None
 
 
 def _first_layer(
