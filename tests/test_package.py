@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "noisin"
 FLOORS = {
     0: [
         *("errors", "parameters", "layout", "checks", "source", "centred", "family", "noise"),
-        *("functional", "likelihoods", "linear"),
+        *("functional", "kernels", "likelihoods", "linear"),
     ],
     1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
