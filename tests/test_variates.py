@@ -168,6 +168,19 @@ def test_the_laws_of_the_paper_in_many_draws(n: noise.Family) -> None:
         stats.assert_law(eps, law(n).cdf)
 
 
+@pytest.mark.parametrize(
+    "n",
+    [
+        *(noise.Gamma(1.0, alpha=1e10), noise.ChiSquare(1e10), noise.Beta(1e10)),
+        *(noise.Beta(1e10, alpha=1e10), noise.Beta(1e-9, alpha=1e-9)),
+    ],
+    ids=str,
+)
+def test_the_law_of_extreme_shapes(n: noise.Family) -> None:
+    """The variates are close to their mean, or to 0 and 1."""
+    stats.assert_law(draw(n, 200_000, FLOAT32), law(n).cdf)
+
+
 @pytest.mark.parametrize("n", MADE_OF_OTHERS, ids=str)
 def test_the_law_where_nothing_can_be_rejected(n: noise.Family) -> None:
     """The fast and the general way have one law: scipy's."""
