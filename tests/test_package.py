@@ -19,8 +19,8 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own floor or below. Modules that are not listed belong to their folder.
 FLOORS = {
     0: [
-        *("errors", "parameters", "layout", "checks", "source", "centred", "family", "noise"),
-        *("functional", "kernels", "likelihoods", "linear"),
+        *("errors", "parameters", "layout", "checks", "source", "variates", "centred", "family"),
+        *("noise", "functional", "kernels", "likelihoods", "linear"),
     ],
     1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
