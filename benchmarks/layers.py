@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from benchmarks.rivals import Problem, Size, kernels_present
+from benchmarks.rivals import Problem, Size, can_pack, kernels_present
 from benchmarks.timing import Comparison, compare
 
 SIZES = [
@@ -18,21 +18,22 @@ SIZES = [
 ]
 
 
-def compare_layers(sizes: Iterable[Size] = SIZES, budget: float = 12.0) -> Iterator[Comparison]:
+def compare_layers(sizes: Iterable[Size] = SIZES, budget: float = 10.0) -> Iterator[Comparison]:
     """One comparison per size."""
     kernels = kernels_present()
     for size in sizes:
         problem = Problem(size)
         rivals = {"torch": problem.torch(), "gemms": problem.gemms(), "loop": problem.loop()}
+        if can_pack():
+            rivals["packed"] = problem.gemms(packed=True)
         rivals |= {kernel: problem.noisy(kernel) for kernel in kernels}
-        rivals["given"] = problem.noisy("auto", given=True)
         yield compare(str(size), rivals, budget)
 
 
 def main() -> None:
     """Print the ratios to torch, size by size: ``python -m benchmarks.layers [650 [20]]``."""
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    budget = float(sys.argv[2]) if len(sys.argv) > 2 else 12.0
+    budget = float(sys.argv[2]) if len(sys.argv) > 2 else 10.0
     torch.set_num_threads(2)
     for comparison in compare_layers([size for size in SIZES if wanted in str(size)], budget):
         told = ""
