@@ -30,19 +30,15 @@ def compare_layers(sizes: Iterable[Size] = SIZES, budget: float = 10.0) -> Itera
         yield compare(str(size), rivals, budget)
 
 
-def main() -> None:
-    """Print the ratios to torch, size by size: ``python -m benchmarks.layers [650 [20]]``."""
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    budget = float(sys.argv[2]) if len(sys.argv) > 2 else 10.0
+def main(words: list[str]) -> None:
+    """``python -m benchmarks.layers LSTM 650``: the sizes whose names have all these words."""
     torch.set_num_threads(2)
-    for comparison in compare_layers([size for size in SIZES if wanted in str(size)], budget):
-        told = ""
-        for rival in list(comparison.rounds)[1:]:
-            low, median, high = comparison.ratio(rival, "torch")
-            told += f"  {rival} {median:.3f} [{low:.3f}, {high:.3f}]"
-        milliseconds = 1e3 * comparison.spread("torch").median
-        print(f"{comparison.case:>18}  torch {milliseconds:7.2f} ms{told}", flush=True)
+    for found in compare_layers([s for s in SIZES if all(word in str(s) for word in words)]):
+        print(f"{found.case}, torch {1e3 * found.spread('torch').median:.2f} ms:", flush=True)
+        for rival in found.rounds:
+            low, median, high = found.ratio(rival, "torch")
+            print(f"  {rival:8} {median:.3f} [{low:.3f}, {high:.3f}]", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -43,7 +43,7 @@ def measure(rival: str, kernel: str, shape: Shape, steps: list[int]) -> list[int
             for _ in range(wanted - done):
                 step()
             done = wanted
-            found.append(peak() - before)
+            found.append(max(1, peak() - before))
     return found
 
 

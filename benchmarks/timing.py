@@ -89,7 +89,7 @@ class Round(NamedTuple):
 def compare(
     case: str, rivals: Rivals, budget: float = 10.0, least: int = 5, most: int = 51
 ) -> Comparison:
-    """Time the rivals in interleaved rounds: as many as fit in ``budget`` seconds, within limits."""
+    """Time the rivals in interleaved rounds: as many as ``budget`` seconds hold, within limits."""
     once = {name: warmed_up(rival) for name, rival in rivals.items()}
     calls = {name: max(1, round(SHORTEST / max(t, 1e-9))) for name, t in once.items()}
     planned = sum(calls[name] * once[name] for name in rivals)
@@ -106,7 +106,7 @@ def compare(
 
 
 def warmed_up(rival: Rival) -> float:
-    """Seconds of a second call; of the first where that is long enough for its start not to count."""
+    """Seconds of the second call, or of a first so long that its start does not count."""
     first = seconds(rival)
     return first if first > 50 * SHORTEST else seconds(rival)
 
