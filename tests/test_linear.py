@@ -6,12 +6,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -20,6 +22,7 @@ from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods import Categorical
 
 F64 = torch.float64
+REDUCTIONS = ["none", "sum", "mean"]
 few = settings(derandomize=True, deadline=None, max_examples=40, database=None)
 
 
@@ -27,9 +30,12 @@ def generator(seed: int = 1111) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def full_nll(z: Tensor, V: Tensor, x: Tensor, bias: Tensor | None = None) -> Tensor:
+def full_nll(
+    z: Tensor, V: Tensor, x: Tensor, bias: Tensor | None = None, reduction: str = "none"
+) -> Tensor:
     s = z @ V if bias is None else z @ V + bias
-    return Categorical().nll(s=s, x=x)
+    nll = Categorical().nll(s=s, x=x)
+    return nll if reduction == "none" else getattr(nll, reduction)()
 
 
 def linear_problem(lead, H=3, O=5, bias=True, seed=0):  # noqa: E741
@@ -40,6 +46,10 @@ def linear_problem(lead, H=3, O=5, bias=True, seed=0):  # noqa: E741
     )
     x = torch.randint(O, lead, generator=g)
     return (z, V, x, b) if bias else (z, V, x)
+
+
+def first_gradients(nll: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(nll.square().sum(), inputs, retain_graph=True)
 
 
 def first_and_second_gradients(nll: Tensor, inputs: list[Tensor]) -> list[Tensor]:
@@ -54,74 +64,187 @@ def first_and_second_gradients(nll: Tensor, inputs: list[Tensor]) -> list[Tensor
     O=st.integers(1, 6),
     bias=st.booleans(),
     chunk_size=st.integers(1, 12),
+    reduction=st.sampled_from(REDUCTIONS),
 )
 @few
-def test_linear_nll_is_the_full_computation(lead, H, O, bias, chunk_size):  # noqa: E741
+def test_linear_nll_is_the_full_computation(lead, H, O, bias, chunk_size, reduction):  # noqa: E741
     problem = linear_problem(lead, H, O, bias)
     inputs = [t for t in problem if t.requires_grad]
-    chunked, full = linear_nll(*problem, chunk_size=chunk_size), full_nll(*problem)
-    assert chunked.shape == lead
-    torch.testing.assert_close(chunked, full, rtol=1e-12, atol=1e-13)
-    for found, expected in zip(
-        first_and_second_gradients(chunked, inputs),
-        first_and_second_gradients(full, inputs),
-        strict=True,
-    ):
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    chunked = linear_nll(*problem, chunk_size=chunk_size, reduction=reduction)
+    full = full_nll(*problem, reduction=reduction)
+    close = partial(torch.testing.assert_close, equal_nan=True)  # the mean of nothing
+    close(chunked, full, rtol=1e-12, atol=1e-13)
+    for order in (first_gradients, first_and_second_gradients):
+        for found, expected in zip(order(chunked, inputs), order(full, inputs), strict=True):
+            close(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("bias", [True, False])
-def test_linear_nll_gradcheck(bias):
+def test_linear_nll_gradcheck(bias, reduction):
     z, V, x, *rest = linear_problem((5,), bias=bias)
 
     def f(z, V, *rest):
-        return linear_nll(z, V, x, *rest, chunk_size=2)
+        return linear_nll(z, V, x, *rest, chunk_size=2, reduction=reduction)
 
     assert torch.autograd.gradcheck(f, (z, V, *rest))
     assert torch.autograd.gradgradcheck(f, (z, V, *rest))
 
 
-def test_linear_nll_with_tied_weights():
-    z, _, x, b = linear_problem((2, 4))
-    weight = torch.randn(5, 3, dtype=F64, generator=generator(), requires_grad=True)
-    chunked, full = (
-        torch.autograd.grad(f(z, weight.t(), x, b).mean(), weight)[0]
-        for f in (linear_nll, full_nll)
-    )
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("frozen", [(0,), (1,), (3,), (0, 1), (0, 1, 3)])
+def test_linear_nll_with_some_inputs_frozen(frozen, reduction):
+    problem = linear_problem((7,))
+    for k in frozen:
+        problem[k].requires_grad_(False)
+    inputs = [t for t in problem if t.requires_grad]
+    chunked, full = (f(*problem, reduction=reduction) for f in (linear_nll, full_nll))
     torch.testing.assert_close(chunked, full)
+    if not inputs:
+        assert not chunked.requires_grad
+        return
+    for order in (first_gradients, first_and_second_gradients):
+        torch.testing.assert_close(order(chunked, inputs), order(full, inputs))
 
 
-def test_linear_nll_without_gradient_and_under_torch_func():
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_linear_nll_with_tied_weights(reduction):
+    """z comes from the same weight; what V itself contributes is a partial derivative."""
+    _, _, x, b = linear_problem((2, 4))
+    weight = torch.randn(5, 3, dtype=F64, generator=generator(), requires_grad=True)
+
+    def derivatives(f, order):
+        V = weight.t()
+        z = V.t()[x].tanh()  # depends on V itself, not only on what V is a view of
+        return order(f(z, V, x, b, reduction=reduction), [weight, z, V])
+
+    for order in (first_gradients, first_and_second_gradients):
+        torch.testing.assert_close(derivatives(linear_nll, order), derivatives(full_nll, order))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_linear_nll_goes_backward_twice(reduction):
+    """The gradients of the first pass were handed over, and may have been changed since."""
+    problem = linear_problem((7,))
+    z, V, _, b = problem
+    (nll := linear_nll(*problem, chunk_size=3, reduction=reduction).sum()).backward(
+        retain_graph=True
+    )
+    once = [t.grad.clone() for t in (z, V, b)]
+    for t in (z, V, b):
+        t.grad.zero_()
+    (3 * nll).backward()
+    for t, grad in zip((z, V, b), once, strict=True):
+        torch.testing.assert_close(t.grad, 3 * grad)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_linear_nll_without_gradient_and_under_torch_func(reduction):
     z, V, x, b = linear_problem((7,))
     with torch.no_grad():
-        nll = linear_nll(z, V, x, b, chunk_size=3)
+        nll = linear_nll(z, V, x, b, chunk_size=3, reduction=reduction)
     assert not nll.requires_grad
-    torch.testing.assert_close(nll, full_nll(z, V, x, b).detach())
+    torch.testing.assert_close(nll, full_nll(z, V, x, b, reduction).detach())
     for f in (torch.func.grad, lambda f: torch.func.jacrev(torch.func.grad(f))):
         torch.testing.assert_close(
-            f(lambda V: linear_nll(z, V, x, b, chunk_size=3).sum())(V),
-            f(lambda V: full_nll(z, V, x, b).sum())(V),
+            f(lambda V: linear_nll(z, V, x, b, chunk_size=3, reduction=reduction).sum())(V),
+            f(lambda V: full_nll(z, V, x, b, reduction).sum())(V),
         )
+    batch = torch.stack([z, 2 * z])
+    torch.testing.assert_close(
+        torch.vmap(lambda z: linear_nll(z, V, x, b, chunk_size=3, reduction=reduction))(batch),
+        torch.vmap(lambda z: full_nll(z, V, x, b, reduction))(batch),
+    )
 
 
-def test_linear_nll_under_autocast():
-    z, V, x, b = (t.float() if t.is_floating_point() else t for t in linear_problem((7,)))
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script. is deprecated"
+)  # by torch's own dual numbers
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_linear_nll_in_forward_mode_and_with_batched_gradients(reduction):
+    z, V, x, b = linear_problem((7,))
+    direction = torch.randn(V.shape, dtype=F64, generator=generator())
+
+    def along(f):
+        with forward_ad.dual_level():
+            nll = f(z, forward_ad.make_dual(V.detach(), direction), x, b, reduction=reduction)
+            return forward_ad.unpack_dual(nll).tangent
+
+    def jacobian(f):
+        g = partial(f, x=x, bias=b, reduction=reduction)
+        return torch.autograd.functional.jacobian(g, (z, V), vectorize=True)
+
+    for derivative in (along, jacobian):
+        torch.testing.assert_close(derivative(linear_nll), derivative(full_nll))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_linear_nll_under_autocast(reduction):
+    problem = [t.float() if t.is_floating_point() else t for t in linear_problem((7,))]
+    inputs = [t.detach().requires_grad_() for t in problem if t.is_floating_point()]
+    z, V, b = inputs
     with torch.autocast("cpu", torch.bfloat16):
-        nll = linear_nll(z, V, x, b, chunk_size=3)
+        chunked, full = (
+            f(z, V, problem[2], b, reduction=reduction)
+            for f in (partial(linear_nll, chunk_size=3), full_nll)
+        )
+    assert chunked.dtype == torch.float32
+    torch.testing.assert_close(chunked, full, rtol=0.01, atol=0.01)
+    found = torch.autograd.grad(chunked.sum(), inputs)
+    assert all(gradient.dtype == torch.float32 for gradient in found)
+    torch.testing.assert_close(found, torch.autograd.grad(full.sum(), inputs), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_linear_nll_in_less_precision(dtype, reduction):
+    """As close to float64 as the precision allows, in whatever number of chunks."""
+    exact = linear_problem((300,), H=8, O=20)
+    rough = [t.detach().to(dtype).requires_grad_() for t in (exact[0], exact[1], exact[3])]
+    z, V, b = rough
+    nll = linear_nll(z, V, exact[2], b, chunk_size=7, reduction=reduction)
     assert nll.dtype == torch.float32
-    torch.testing.assert_close(nll, full_nll(z, V, x, b), rtol=0.05, atol=0.05)
+    inputs = [exact[0], exact[1], exact[3]]
+    found = torch.autograd.grad(nll.sum(), rough)
+    expected = torch.autograd.grad(full_nll(*exact, reduction=reduction).sum(), inputs)
+    for gradient, truth in zip(found, expected, strict=True):
+        assert gradient.dtype == dtype
+        assert (gradient.double() - truth).norm() < 4 * torch.finfo(dtype).eps * truth.norm()
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_linear_nll_of_extreme_logits(reduction):
+    """Where the largest logit is far away, and where a class is impossible."""
+    x = torch.tensor([0, 1, 2])
+    z = torch.tensor([[1.0], [-1.0], [300.0]], dtype=F64, requires_grad=True)
+    V = torch.tensor([[700.0, 0.0, -700.0, 3.0]], dtype=F64, requires_grad=True)
+    b = torch.tensor([0.0, 0.0, 0.0, -math.inf], dtype=F64)
+    chunked, full = (f(z, V, x, b, reduction=reduction) for f in (linear_nll, full_nll))
+    torch.testing.assert_close(chunked, full)
+    for found, expected in zip(
+        torch.autograd.grad(chunked.sum(), [z, V]),
+        torch.autograd.grad(full.sum(), [z, V]),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected)
 
 
 class LargestTensor(TorchDispatchMode):
-    """The largest number of elements of any tensor that an operation returns."""
+    """The largest number of elements of the memory that any operation takes."""
 
     size = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        given = {t.untyped_storage()._cdata for t in tensors_of((args, kwargs))}
         out = func(*args, **(kwargs or {}))
-        sizes = [t.numel() for t in tree_leaves(out) if isinstance(t, Tensor)]
-        self.size = max([self.size, *sizes])
+        for t in tensors_of(out):
+            if t.untyped_storage()._cdata not in given:
+                self.size = max(self.size, t.untyped_storage().nbytes() // t.itemsize)
         return out
+
+
+def tensors_of(tree: object) -> list[Tensor]:
+    return [t for t in tree_leaves(tree) if isinstance(t, Tensor)]
 
 
 def largest_tensor(f: Callable[..., Tensor], *args) -> int:
@@ -132,7 +255,7 @@ def largest_tensor(f: Callable[..., Tensor], *args) -> int:
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_linear_nll_never_holds_all_logits(bias):
-    H, outputs, lead, chunk_size = 3, 50, (8, 5), 7
+    H, outputs, lead, chunk_size = 3, 48, (8, 5), 7
     problem = linear_problem(lead, H, outputs, bias)
     rows = math.prod(lead)
     chunked = largest_tensor(lambda *args: linear_nll(*args, chunk_size=chunk_size), *problem)
@@ -155,6 +278,43 @@ def test_linear_nll_saves_no_logits_for_the_backward_pass():
     assert max(saved) == 40 * 50
 
 
+def test_gradients_that_are_not_needed_take_no_memory():
+    H, outputs = 40, 48
+    z, V, x = linear_problem((6,), H, outputs, bias=False)
+
+    def largest(reduction: str) -> int:
+        return largest_tensor(lambda: linear_nll(z, V, x, chunk_size=2, reduction=reduction))
+
+    assert largest("mean") == largest("none") == H * outputs
+    V.requires_grad_(False)
+    assert largest("mean") == largest("none") == 6 * H  # the gradient for z
+    with torch.no_grad(), LargestTensor() as held:
+        linear_nll(z, V, x, chunk_size=2, reduction="mean")
+    assert held.size == 2 * outputs
+
+
+class Products(TorchDispatchMode):
+    """The number of multiplications in all matrix products."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func._overloadpacket.__name__
+        if name in ("mm", "addmm", "addmm_"):
+            a, b = args[-2:]
+            self.count += a.shape[0] * a.shape[1] * b.shape[1]
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("reduction", "products"), [("none", 4), ("sum", 3), ("mean", 3)])
+def test_a_reduced_nll_takes_three_products_and_no_other(reduction, products):
+    """Forward, and two for the gradients; without reduction the logits are computed again."""
+    z, V, x, b = linear_problem((10,), H=3, O=7)
+    with Products() as counted:
+        linear_nll(z, V, x, b, chunk_size=4, reduction=reduction).sum().backward()
+    assert counted.count == products * 10 * 3 * 7
+
+
 Z, V, B = torch.zeros(2, 4, 3), torch.zeros(3, 5), torch.zeros(5)
 TARGETS = torch.zeros(2, 4, dtype=torch.int64)
 SHAPES = "expected z (..., H), V (H, O), x (...) and bias (O,). Of an nn.Linear or nn.Embedding, pass weight.t() as V."
@@ -173,6 +333,7 @@ SHAPES = "expected z (..., H), V (H, O), x (...) and bias (O,). Of an nn.Linear 
         ((Z, V, TARGETS, B, 0), InvalidValue, "linear_nll: chunk_size must be a whole number of rows, 1 or more, got 0. The default is 256."),
         ((Z, V, TARGETS, B, 2.0), InvalidValue, "linear_nll: chunk_size must be a whole number of rows, 1 or more, got 2.0. The default is 256."),
         ((Z, V, TARGETS, B, True), InvalidValue, "linear_nll: chunk_size must be a whole number of rows, 1 or more, got True. The default is 256."),
+        ((Z, V, TARGETS, B, 8, "max"), InvalidValue, "linear_nll: reduction must be 'none' or 'sum' or 'mean', got 'max'."),
         ((Z, V, TARGETS + 5), InvalidValue, "likelihoods.Categorical: x must be one of the classes 0 ... O - 1, got 5 with s of shape (8, 5). To leave entries out, select the others: nll(s[keep], x[keep])."),
         ((Z, V, TARGETS.float()), InvalidType, "likelihoods.Categorical: x must hold integer class numbers, got torch.float32. Convert one-hot or probability targets with x.argmax(-1)."),
     ],

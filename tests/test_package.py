@@ -20,10 +20,11 @@ SOURCE = ROOT / "src" / "noisin"
 FLOORS = {
     0: [
         *("errors", "parameters", "layout", "checks", "source", "variates", "centred", "family"),
-        *("noise", "functional", "kernels", "likelihoods", "linear"),
+        *("noise", "functional", "kernels", "likelihoods", "chunked", "linear"),
     ],
     1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
+    4: ["training"],
     6: ["cli", "__main__"],
 }
 WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.cli"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from noisin import objective as objective
     from noisin import regularizers as regularizers
     from noisin import testing as testing
+    from noisin import training as training
     from noisin.cells import GRUCell as GRUCell
     from noisin.cells import LSTMCell as LSTMCell
     from noisin.cells import Noisy as Noisy
@@ -40,7 +41,7 @@ __version__ = "0.1.0"
 
 _MODULES = (
     *("analysis", "errors", "functional", "likelihoods", "noise", "objective"),
-    *("regularizers", "testing"),
+    *("regularizers", "testing", "training"),
 )
 _HOME = {
     "GRU": "rnn",
