@@ -156,7 +156,7 @@ OUTLINE void NAME(low)(long K, const REAL *const *a, const REAL *panel, VEC out[
    leave few rows idle: 20 rows are 6 + 6 + 4 + 4. Rows beyond the last one repeat it. */
 INLINE void NAME(product)(long K, long rows, const REAL *const *a, const REAL *panel,
                           VEC out[CHUNK][2]) {
-  memset(out, 0, sizeof(VEC[CHUNK][2]));
+  memset(out, 0, (size_t)least(CHUNK, rows + TALL) * sizeof(VEC[2]));
   for (long k = 0; k < K; k += NEAR) {
     for (long row = 0, height; row < rows; row += height) {
       const long left = rows - row, depth = least(NEAR, K - k);
@@ -181,9 +181,9 @@ INLINE const REAL *NAME(before)(const struct layer *l, long i, long row, const R
 }
 
 /* What a cell makes of its gates, for LANES units of one row. `a` holds the recurrent product. */
-INLINE void NAME(step)(long cell, long additive, long H, long n, REAL *gate,
-                       const REAL *bias, const VEC *a, const REAL *eps, const REAL *z_before,
-                       REAL *carry, REAL *carries, REAL *z) {
+INLINE void NAME(step)(long cell, long additive, long H, long n, REAL *gate, const REAL *bias,
+                       const VEC *a, const REAL *eps, const REAL *z_before, REAL *carry,
+                       REAL *carries, REAL *z) {
 #define BIAS_OF(slot) (bias ? LOAD(bias + (slot) * H) : (VEC){0})
 #define GATE(slot) (LOAD(gate + (slot) * H) + BIAS_OF(slot))
   VEC h;
@@ -248,13 +248,16 @@ INLINE void NAME(step_back)(long cell, long additive, long H, long n, const REAL
 
 /* Copy the columns of a block of U' (K, ·) so that the product reads them in order. */
 INLINE void NAME(pack)(REAL *panel, const REAL *u, long K, long stride_k, long stride_j, long n) {
-  memset(panel, 0, (size_t)(K * BLOCK) * sizeof(REAL));
-  for (long j = 0; j < n; ++j)
-    for (long k = 0; k < K; ++k) panel[k * BLOCK + j] = u[k * stride_k + j * stride_j];
+  if (n < BLOCK) memset(panel, 0, (size_t)(K * BLOCK) * sizeof(REAL));
+  if (stride_j == 1)
+    for (long k = 0; k < K; ++k) memcpy(panel + k * BLOCK, u + k * stride_k, (size_t)n * sizeof(REAL));
+  else
+    for (long j = 0; j < n; ++j)
+      for (long k = 0; k < K; ++k) panel[k * BLOCK + j] = u[k * stride_k + j * stride_j];
 }
 
-INLINE void NAME(forward_units)(long cell, const struct layer *l, long first,
-                                long last, REAL *gates, const REAL *bias, const REAL *u, REAL *panels,
+INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, long last,
+                                REAL *gates, const REAL *bias, const REAL *u, REAL *panels,
                                 const REAL *z0, REAL *carry, const REAL *eps, REAL *z,
                                 REAL *carries) {
   const long H = l->H, G = slots(cell), R = recurrent(cell);
@@ -295,8 +298,8 @@ INLINE void NAME(forward_units)(long cell, const struct layer *l, long first,
   }
 }
 
-INLINE void NAME(backward_units)(long cell, const struct layer *l, long first,
-                                 long last, const REAL *gates, const REAL *u, REAL *panels,
+INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, long last,
+                                 const REAL *gates, const REAL *u, REAL *panels,
                                  const REAL *z0, const REAL *carry0, const REAL *eps, const REAL *z,
                                  const REAL *carries, const REAL *d_z, REAL *d_state, REAL *d_carry,
                                  REAL *d_gates) {
@@ -306,16 +309,19 @@ INLINE void NAME(backward_units)(long cell, const struct layer *l, long first,
   for (long i = l->T - 1; i >= 0; --i) {
     const long t = ordered(l, i), start = l->offset[t], rows = l->offset[t + 1] - start;
     const long from = first * BLOCK, to = least(last * BLOCK, H);
-    for (long row = 0; row < rows; ++row)
+    for (long row = 0; row < rows; ++row) {
+      const int carried = cell == LSTM || cell == GRU_READ;
+      const REAL *before = NAME(before)(l, i, row, carried ? carries : z, carried ? carry0 : z0);
       for (long j = from; j < to; j += LANES) {
-        const long n = to - j, at = (start + row) * H + j, own = row * H + j;
-        const REAL *before = cell == LSTM || cell == GRU_READ
-                                 ? NAME(before)(l, i, row, carries, carry0)
-                                 : NAME(before)(l, i, row, z, z0);
-        NAME(step_back)(cell, l->additive, H, n, gates + (start + row) * G * H + j, eps + at,
-                        carries ? carries + at : 0, before + j, d_z + at, d_state + own,
-                        d_carry ? d_carry + own : 0, d_gates + (start + row) * G * H + j);
+        const long here = (start + row) * H + j, gate = (start + row) * G * H + j;
+#define STEP_BACK(n)                                                                       \
+  NAME(step_back)(cell, l->additive, H, n, gates + gate, eps + here,                       \
+                  carries ? carries + here : 0, before + j, d_z + here,                    \
+                  d_state + row * H + j, d_carry + row * H + j, d_gates + gate)
+        if (to - j >= LANES) STEP_BACK(LANES); /* a constant, for speed */
+        else STEP_BACK(to - j);
       }
+    }
     BARRIER
     for (long row = 0; row < rows; row += CHUNK) {
       const long chunk = least(CHUNK, rows - row);

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from noisin.functional import inject
 from noisin.kernels.plan import CELLS, Plan
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward
@@ -52,7 +51,10 @@ def forward(
             carries[rows] = carry[:n]  # type: ignore[index]
         if w_hr is not None:
             h = F.linear(h, w_hr)
-        z[rows] = inject(h, eps[rows], plan.mode)
+        if plan.mode == "additive":
+            torch.add(h, eps[rows], out=z[rows])
+        else:
+            torch.mul(h, 1 + eps[rows], out=z[rows])
     return z, carries
 
 

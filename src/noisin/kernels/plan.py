@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -84,12 +83,11 @@ class Plan:
 
     def shift(self, steps: Tensor, initial: Tensor) -> Tensor:
         """What every step reads, as rows."""
-        parts = dict(self._shifted(steps, initial))
+        if self.sizes[-1] == self.N:
+            end = len(steps) - self.N
+            return torch.cat([steps[self.N :], initial] if self.reverse else [initial, steps[:end]])
+        parts = {t: self.before(i, steps, initial) for i, t in enumerate(self.order)}
         return torch.cat([parts[t] for t in range(len(self.sizes))])
-
-    def _shifted(self, steps: Tensor, initial: Tensor) -> Iterator[tuple[int, Tensor]]:
-        for i, t in enumerate(self.order):
-            yield t, self.before(i, steps, initial)
 
     def last(self, steps: Tensor) -> Tensor:
         """The final row of every sequence."""
