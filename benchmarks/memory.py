@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.models import STEPS, Shape
-from benchmarks.rivals import using
+from noisin import kernels
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -33,7 +33,7 @@ def peaks(rival: str, shape: Shape, steps: list[int], kernel: str = "auto") -> l
 
 def measure(rival: str, kernel: str, shape: Shape, steps: list[int]) -> list[int]:
     """The same in this process."""
-    with using(kernel):
+    with kernels.using(kernel):
         warm_up = STEPS[rival](Shape(O=50, H=16, N=4, T=5))
         for _ in range(3):
             warm_up()

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import noisin
-from benchmarks.rivals import GAMMA, using
-from noisin import noise, training
+from benchmarks.rivals import GAMMA
+from noisin import kernels, noise, training
 
 CLIP = 0.25
 
@@ -94,7 +94,7 @@ def noisy_step(shape: Shape, kernel: str = "auto") -> Callable[[], None]:
     step = stepper(model, shape, training.sgd(model.parameters(), lr=1.0), after=average.update)
 
     def run() -> None:
-        with using(kernel):
+        with kernels.using(kernel):
             step()
 
     return run

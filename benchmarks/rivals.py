@@ -14,20 +14,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import noisin
-from noisin import functional, noise
-
-try:
-    from noisin import kernels
-except ImportError:  # a version with the reference loop alone
-    kernels = None
+from noisin import functional, kernels, noise
 
 GAMMA = 1.1
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -47,19 +40,12 @@ class Size:
         return f"{name} {self.H} × {self.N}" + ("" if self.T == 35 else f", T = {self.T}")
 
 
-def using(kernel: str) -> AbstractContextManager[Any]:
-    """Choose noisin's kernel."""
-    return nullcontext() if kernels is None else kernels.using(kernel)
-
-
 def kernels_present() -> list[str]:
     """The fast kernels that run on this machine."""
-    if kernels is None:
-        return ["reference"]
     ones, weights = torch.ones(1, 1), functional.Weights(torch.ones(1, 1), torch.ones(1, 1))
     found = []
     for kernel in ("eager", "c"):
-        with using(kernel):
+        with kernels.using(kernel):
             found.append(kernels.kernel_for(ones, ones, (ones,), weights))
     return sorted(set(found), reverse=True)
 
@@ -93,7 +79,7 @@ class Problem:
         layer.load_state_dict(self.weights)
 
         def run() -> object:
-            with using(kernel):
+            with kernels.using(kernel):
                 return self.backward(layer(self.x)[0], layer)
 
         return run

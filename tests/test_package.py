@@ -156,7 +156,9 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
         "rnn = noisin.LSTM(3, 4, num_layers=2, noise=noisin.noise.Gaussian(1.1))\n"
         "rnn(torch.randn(5, 2, 3))[0].sum().backward()\n"
         "assert noisin.__version__ == importlib.metadata.version('noisin')\n"
-        "assert (pathlib.Path(noisin.__file__).parent / 'py.typed').exists()\n"
+        "here = pathlib.Path(noisin.__file__).parent\n"
+        "for name in ('py.typed', 'kernels/kernel.c', 'kernels/cells.h'):\n"
+        "    assert (here / name).exists(), name\n"
         "print(noisin.__file__)"
     )
     run = subprocess.run(

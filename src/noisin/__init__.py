@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from noisin import analysis as analysis
     from noisin import errors as errors
     from noisin import functional as functional
+    from noisin import kernels as kernels
     from noisin import likelihoods as likelihoods
     from noisin import noise as noise
     from noisin import objective as objective
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = (
-    *("analysis", "errors", "functional", "likelihoods", "noise", "objective"),
+    *("analysis", "errors", "functional", "kernels", "likelihoods", "noise", "objective"),
     *("regularizers", "testing", "training"),
 )
 _HOME = {
