@@ -3,10 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test lint bench clean
+.PHONY: run test stress bench lint clean
 
 run: $(READY)
-	$(BIN)/python examples/quickstart.py
+	$(BIN)/noisin train
 
 test: $(READY) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -14,6 +14,10 @@ test: $(READY) lint
 # Speed and memory against torch's own: prints ratios and bars, exits with 1 where one is missed.
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Kill and resume runs many times; `make test` does so three times.
+stress: $(READY)
+	NOISIN_KILLS=20 $(BIN)/python -m pytest -n 2 tests/training/test_resume.py -k killed
 
 lint: $(READY)
 	$(BIN)/ruff check .

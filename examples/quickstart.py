@@ -2,7 +2,7 @@
 
 A random source emits symbols, each depending on the two before. Its law is known, so the best
 possible perplexity is too. The training text is short: a plain LSTM soon memorises it, and the one
-with noise does not. About a minute on one core, by ``make run`` or
+with noise does not. About a minute on one core:
 
     python examples/quickstart.py                           # prints
     python examples/quickstart.py docs/quickstart.svg       # draws the learning curves too

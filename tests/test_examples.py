@@ -57,6 +57,12 @@ def test_own_cell() -> None:
     assert load("own_cell").main(num_epochs=120) > 0.3
 
 
+def test_own_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    (valid,) = load("own_loop").main(num_epochs=1)
+    assert valid < 163  # what knowing how often each word occurs comes to
+    assert len(capsys.readouterr().out.splitlines()[-1].split()) == 30
+
+
 @pytest.mark.parametrize("data", ["made up", "real"])
 def test_poisson_counts(
     data: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bikes: Path

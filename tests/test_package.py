@@ -22,12 +22,18 @@ FLOORS = {
         *("errors", "parameters", "layout", "checks", "source", "variates", "centred", "family"),
         *("noise", "functional", "kernels", "likelihoods", "chunked", "linear"),
     ],
-    1: ["injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
+    1: ["drawing", "injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
+    3: ["data", "models"],
     4: ["training"],
+    5: ["experiments"],
     6: ["cli", "__main__"],
 }
-WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.cli"]
+WITHOUT_TORCH = [
+    *("noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"),
+    *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
+    *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
+]
 
 
 def python(code: str) -> str:
@@ -126,10 +132,19 @@ def test_no_import_goes_in_a_circle() -> None:
         visit(name, ())
 
 
-def test_the_code_in_the_readme_runs(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/data.md", "docs/models.md"])
+def test_the_code_on_the_page_runs(page: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
-    python("\n".join(blocks))
+    python("\n".join(blocks).replace("for epoch in range(8)", "for epoch in range(0)"))
+
+
+def test_the_loop_in_the_docs_is_that_of_the_example() -> None:
+    page = (ROOT / "docs" / "models.md").read_text()
+    example = (ROOT / "examples" / "own_loop.py").read_text().replace("\n    ", "\n")
+    loop = page[page.index("        loss, state = model.loss(window") :].split("    # Noise")[0]
+    assert loop.count("\n") == 5
+    assert loop in example
 
 
 def test_links_in_the_docs_lead_somewhere() -> None:

@@ -438,7 +438,7 @@ def test_a_reading_gru_does_not_explode_and_a_literal_one_does() -> None:
         ({"mode": "sum"}, InvalidValue, "mode must be 'multiplicative' or 'additive', got 'sum'"),
         ({"feedback": "no"}, InvalidValue, "feedback must be True or False, got 'no'"),
         ({"feedback": 1}, InvalidValue, "feedback must be True or False, got 1"),
-        ({"noisy_layers": "first"}, InvalidValue, "noisy_layers must be 'all' or 'last'"),
+        ({"noisy_layers": "first"}, InvalidValue, "noisy_layers must be 'all' or 'last' or 'none'"),
         ({"noisy_layers": [0]}, InvalidValue, r"got \[0\]"),
         ({"share": "batch"}, InvalidValue, "share must be 'step' or 'sequence'"),
         ({"generator": 3}, InvalidType, r"Generator\(\).manual_seed\(3\)"),

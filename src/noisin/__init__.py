@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from noisin import analysis as analysis
+    from noisin import data as data
     from noisin import errors as errors
     from noisin import functional as functional
     from noisin import kernels as kernels
     from noisin import likelihoods as likelihoods
+    from noisin import models as models
     from noisin import noise as noise
     from noisin import objective as objective
     from noisin import regularizers as regularizers
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = (
-    *("analysis", "errors", "functional", "kernels", "likelihoods", "noise", "objective"),
-    *("regularizers", "testing", "training"),
+    *("analysis", "data", "errors", "functional", "kernels", "likelihoods", "models", "noise"),
+    *("objective", "regularizers", "testing", "training"),
 )
 _HOME = {
     "GRU": "rnn",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from torch import Generator, nn
 from torch.nn.utils import parametrize
@@ -66,7 +66,7 @@ def convert(
     LSTM(2, 3, noise=Gaussian(gamma=0.5), mode='multiplicative', feedback=False, noisy_layers='all')
     """
     checks.require_module("convert", model)
-    checks.one_of("convert: noisy_layers", noisy_layers, ("all", "last"))
+    checks.one_of("convert: noisy_layers", noisy_layers, get_args(NoisyLayers))
     checks.one_of("convert: site", site, ("read", "state"))
     configured = []
     for name, module in _selected(model, where):

@@ -21,3 +21,11 @@ class InvalidType(NoisinError, TypeError):
 
 class Unsupported(NoisinError, RuntimeError):
     """A combination that noisin refuses because the result would be wrong."""
+
+
+class InvalidData(NoisinError, ValueError):
+    """A file is there, and what it holds cannot be used."""
+
+
+class Unavailable(NoisinError, OSError):
+    """A file, folder or address cannot be reached, read or written."""

@@ -6,15 +6,15 @@ Every noise-injected module, of ours or wrapped, is an :class:`Injected`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, get_args
 
-import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
 from noisin import checks
 from noisin.checks import one_of
+from noisin.drawing import Drawing
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.functional import Mode, Share
 from noisin.noise import Noise, validate
@@ -28,12 +28,13 @@ NOISE_ATTRIBUTES = (
     "share",
     "generator",
     "noisy_layers",
+    "shard",
     "site",
     "_noise_switch",
 )
 
 
-class Injected(nn.Module):
+class Injected(Drawing):
     """A module that injects noise while it trains, or whenever it is told to.
 
     Attributes:
@@ -49,7 +50,6 @@ class Injected(nn.Module):
     noise_mode: Mode
     feedback: bool
     share: Share
-    generator: Generator | None
     _noise_switch: bool | None  # None follows train() and eval()
 
     def _configure(
@@ -90,23 +90,6 @@ class Injected(nn.Module):
     def _noise_acts(self) -> bool:
         on = self.training if self._noise_switch is None else self._noise_switch
         return on and self.noise is not None
-
-    def _draw(self, noise: Noise, shape: Sequence[int], like: Tensor) -> Tensor:
-        # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams
-        # but cannot know of this one: the recomputed noise would not be the noise of the forward.
-        if self.generator is not None and torch._C._current_graph_task_id() != -1:
-            raise Unsupported(
-                f"{type(self).__name__}: gradient checkpointing recomputes the forward pass, and "
-                f"would draw other noise from the generator given. Leave generator=None (torch's "
-                f"global stream is rewound), or pass the noise as eps."
-            )
-        eps = noise.sample(shape, like=like, generator=self.generator)
-        if eps.shape != tuple(shape) or eps.dtype != like.dtype:
-            raise InvalidValue(
-                f"{type(noise).__name__}.sample: asked for shape {tuple(shape)} of {like.dtype}, "
-                f"got {tuple(eps.shape)} of {eps.dtype}."
-            )
-        return eps
 
     def __prepare_scriptable__(self) -> Any:
         """Refuse torch.jit.script, which would drop the noise."""

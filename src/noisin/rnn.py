@@ -17,6 +17,8 @@ Keyword-only arguments, beside torch's own:
     h_n sees no noise, and should read the last output instead.
 ``noisy_layers``
     ``"all"``, or ``"last"``: with ``feedback=False`` that is strong unbiasedness, ``E[z_t] = h_t``.
+    ``"none"`` is for a part of a deeper stack that has its noise elsewhere: it stays clean even
+    when ``set_noise`` gives the whole model another noise.
 ``share``
     A fresh draw per ``"step"`` (the paper) or one per ``"sequence"``. Shared *and* fed back, noise
     is not even weakly unbiased.

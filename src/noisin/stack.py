@@ -8,7 +8,7 @@ as can be and run by torch's kernel, with noise on what it emits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import _VF, Generator, Tensor, nn
@@ -16,14 +16,14 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from noisin import checks, functional, kernels
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidValue, Unsupported
 from noisin.functional import Mode, Share, States, Weights
 from noisin.injection import Injected, Noises
 from noisin.kernels import Plan
 from noisin.layout import Layout
 from noisin.noise import Noise
 
-NoisyLayers = Literal["all", "last"]
+NoisyLayers = Literal["all", "last", "none"]
 Input = Tensor | PackedSequence
 # The noise of a layer, (*lead, directions · H_out), in the dtype and on the device of a tensor.
 NoiseOf = Callable[[int, Tensor], Tensor]
@@ -50,7 +50,7 @@ class NoisyStack(Injected, nn.RNNBase):
         self._place(noisy_layers)
 
     def _place(self, noisy_layers: NoisyLayers) -> None:
-        checks.one_of(f"{type(self).__name__}: noisy_layers", noisy_layers, ("all", "last"))
+        checks.one_of(f"{type(self).__name__}: noisy_layers", noisy_layers, get_args(NoisyLayers))
         if isinstance(self.noise, tuple) and noisy_layers != "all":
             raise InvalidValue(
                 f"{type(self).__name__}: noise given per layer says which layers have it; "
@@ -63,8 +63,8 @@ class NoisyStack(Injected, nn.RNNBase):
             return super()._checked_noise(noise)
         if getattr(self, "noisy_layers", "all") != "all":
             raise InvalidValue(
-                f"{type(self).__name__}: has noisy_layers='last', so give it one noise, not one "
-                f"per layer."
+                f"{type(self).__name__}: has noisy_layers={self.noisy_layers!r}, so give it one "
+                f"noise, not one per layer."
             )
         if len(noise) != self.num_layers:
             raise InvalidValue(
@@ -129,7 +129,7 @@ class NoisyStack(Injected, nn.RNNBase):
 
     def _injecting_layers(self, given: bool) -> list[int]:
         """The layers with noise. Noise that the caller gives does not need a law."""
-        first = 0 if self.noisy_layers == "all" else self.num_layers - 1
+        first = {"all": 0, "last": self.num_layers - 1, "none": self.num_layers}[self.noisy_layers]
         lawless = given and self.noise is None
         return [k for k in range(first, self.num_layers) if lawless or self._laws[k] is not None]
 
@@ -145,6 +145,12 @@ class NoisyStack(Injected, nn.RNNBase):
         return lambda layer, like: _concatenated([given[layer * D + d].to(like) for d in range(D)])
 
     def _drawn(self, layout: Layout) -> NoiseOf:
+        if self.shard is not None and layout.packed is not None:
+            raise Unsupported(
+                f"{type(self).__name__}: where processes share a batch, noise is drawn by column, "
+                f"and a PackedSequence has none. Pad the sequences."
+            )
+
         def draw(layer: int, like: Tensor) -> Tensor:
             law = self._laws[layer]
             assert law is not None

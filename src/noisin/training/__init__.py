@@ -1,4 +1,7 @@
-"""What training needs beside a model and a loss. Names load when first used."""
+"""Training a language model: settings, the loop, checkpoints, and the record of a run.
+
+Names load when first used: settings and records need no torch.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from noisin.training.averaging import Average as Average
+    from noisin.training.config import RunConfig as RunConfig
     from noisin.training.optimizers import adamw as adamw
     from noisin.training.optimizers import sgd as sgd
+    from noisin.training.record import RunRecord as RunRecord
+    from noisin.training.restoring import restore as restore
+    from noisin.training.signals import Interrupted as Interrupted
+    from noisin.training.trainer import Trainer as Trainer
 
-_HOME = {"Average": "averaging", "adamw": "optimizers", "sgd": "optimizers"}
+_HOME = {
+    "Average": "averaging",
+    "Interrupted": "signals",
+    "RunConfig": "config",
+    "RunRecord": "record",
+    "Trainer": "trainer",
+    "adamw": "optimizers",
+    "restore": "restoring",
+    "sgd": "optimizers",
+}
 
 __all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'noisin.training' has no attribute {name!r}")
-    value = getattr(import_module(f"noisin.training.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    if name in _HOME:
+        value = getattr(import_module(f"noisin.training.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'noisin.training' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

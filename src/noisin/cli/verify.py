@@ -1,58 +1,33 @@
-"""The command line: ``noisin verify``. The only place that prints.
-
-Commands import torch when they run, so that ``--help`` is instant and needs none.
-"""
+"""``noisin verify``: the claims of the paper, checked."""
 
 from __future__ import annotations
 
-import io
 import json as json_format
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 import noisin
-from noisin.errors import InvalidValue, NoisinError
+from noisin.cli.arguments import WholeNumber
+from noisin.errors import InvalidValue
 
 if TYPE_CHECKING:
     from noisin.analysis.rows import Row
 
-BAD_INPUT, INTERRUPTED = 2, 130
 LARGEST_SEED = 2**32
 
-app = App(
-    name="noisin",
-    help="Unbiased noise regularization for recurrent neural networks.",
-    version=noisin.__version__,
-    result_action="return_value",
-    exit_on_error=False,
-    print_error=False,
-    suppress_keyboard_interrupt=False,
-)
 
-
-def _whole_number(_: type, tokens: Sequence[Any]) -> int:
-    text = tokens[0].value
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal()):
-        raise ValueError(f"expected a whole number, got {text!r}.")
-    return int(text)
-
-
-@app.command
 def verify(
     *,
     plot: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
-    seed: Annotated[int, Parameter(converter=_whole_number)] = 1111,
+    seed: WholeNumber = 1111,
 ) -> int:
     """Check every mathematical claim of the paper, one row each, with standard errors.
 
@@ -144,26 +119,3 @@ def _print_table(rows: Sequence[Row], seed: int, rate: float) -> None:
         f"A table of true claims shows a false alarm with probability below {rate:g}.",
         highlight=False,
     )
-
-
-def main(tokens: Sequence[str] | None = None) -> None:
-    """Run the command line. Bad input is one message and exit code 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows ASCII only
-    try:
-        code = app(tokens)
-        sys.stdout.flush()
-    except (CycloptsError, NoisinError) as error:
-        print(f"noisin: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
-    except BrokenPipeError:  # whoever read our output, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as error:
-        print(f"noisin: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
-    except KeyboardInterrupt:
-        print("noisin: interrupted.", file=sys.stderr)
-        sys.exit(INTERRUPTED)
-    sys.exit(code if isinstance(code, int) else 0)

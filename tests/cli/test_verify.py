@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from noisin import cli
 from noisin.analysis import claims
 from noisin.analysis.rows import Row
+from tests.cli.run import in_process, noisin
 
 GOOD = Row("good", "E[z] = h", "Sec. 3", 0.5, 1.0, "|t| < 5.8", True)
 BAD = Row("bad", "R - R(det) > 0", "Sec. 4", -0.2, 0.01, "> 0", False)
-
-
-def noisin(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
-    run = f"import sys; {code}\nfrom noisin.cli import main; main(sys.argv[1:])"
-    return subprocess.run(
-        [sys.executable, "-c", run, *arguments], capture_output=True, text=True, check=False
-    )
-
-
-def in_process(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit:
-        cli.main(list(arguments))
-    return int(exit.value.code or 0)
 
 
 def test_verify_for_real(tmp_path: Path) -> None:
@@ -60,14 +45,6 @@ def test_table_and_exit_code(
     assert ("FAILS" in printed) == ("1 fail: bad" in printed) == bool(code)
     assert in_process("verify", "--json") == code
     assert json.loads(capsys.readouterr().out)["passed"] == (code == 0)
-
-
-def test_help_and_version_need_no_torch() -> None:
-    for arguments in (["--help"], ["verify", "--help"], ["--version"], []):
-        run = noisin(*arguments, code="sys.modules['torch'] = None")
-        assert run.returncode == 0, run.stderr
-        assert run.stdout
-    assert "--plot" in noisin("verify", "--help").stdout
 
 
 @pytest.mark.parametrize(

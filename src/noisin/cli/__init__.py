@@ -1,0 +1,79 @@
+"""The command line: ``noisin train | evaluate | generate | data | verify``. All that prints.
+
+Commands import torch when they run, so that ``--help`` is instant and needs none.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from cyclopts import App, CycloptsError
+
+import noisin
+from noisin.errors import NoisinError
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+NO_MEMORY = "Not enough memory. Choose smaller sizes, of the model or of the batch."
+
+app = App(
+    name="noisin",
+    help="Unbiased noise regularization for recurrent neural networks.",
+    version=noisin.__version__,
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+)
+for _order, _command in enumerate(("train", "evaluate", "generate", "data", "verify")):
+    app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
+
+
+def main(tokens: Sequence[str] | None = None) -> None:
+    """Run the command line. Bad input is one message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows ASCII only
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        sys.exit(_run(tokens))
+
+
+def _run(tokens: Sequence[str] | None) -> int:
+    try:
+        code = app(tokens)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (CycloptsError, NoisinError, OSError) as error:
+        _say(error)
+        return FAILED if isinstance(error, ArithmeticError) else BAD_INPUT
+    except (MemoryError, RuntimeError) as error:
+        if not _is_about_memory(error):
+            raise
+        _say(f"{NO_MEMORY} {str(error).splitlines()[0] if str(error) else ''}".rstrip())
+        return BAD_INPUT
+    except KeyboardInterrupt as error:
+        _say(str(error) or "interrupted.")
+        return getattr(error, "exit_code", INTERRUPTED)
+    return code if isinstance(code, int) else 0
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """Torch raises a plain RuntimeError where a processor's memory does not suffice."""
+    words = ("can't allocate memory", "out of memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+
+
+def _say(message: object) -> None:
+    print(f"noisin: {message}", file=sys.stderr)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(message)

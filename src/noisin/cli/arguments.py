@@ -1,0 +1,32 @@
+"""Kinds of arguments that several commands take, stricter than int() and float()."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+
+def _whole_number(_: type, tokens: Sequence[Any]) -> int:
+    text = tokens[0].value
+    if not re.fullmatch(r"-?[0-9]{1,30}", text):
+        raise ValueError(f"expected a whole number, got {text!r:.60}.")
+    return int(text)
+
+
+def _number(_: type, tokens: Sequence[Any]) -> float:
+    text = tokens[0].value
+    if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", text, re.IGNORECASE):
+        raise ValueError(f"expected a number, got {text!r:.60}.")
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"expected a finite number, got {text!r:.60}.")
+    return value
+
+
+WholeNumber = Annotated[int, Parameter(converter=_whole_number)]
+Number = Annotated[float, Parameter(converter=_number)]
+Switch = Annotated[bool, Parameter(negative="")]

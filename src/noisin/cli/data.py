@@ -1,0 +1,67 @@
+"""``noisin data``: the facts of a corpus."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from noisin.cli.arguments import Switch
+
+if TYPE_CHECKING:
+    from noisin.data import Facts
+
+
+def data(
+    name: str = "manual",
+    /,
+    *,
+    folder: Annotated[Path | None, Parameter(name="--data")] = None,
+    json: Switch = False,
+) -> None:
+    """Show what a corpus holds: tokens, words, unknown words, how much of it stands in train.
+
+    Parameters
+    ----------
+    name
+        manual (built in), ptb, wikitext-2, a folder with train, valid and test files, or one text
+        file.
+    folder
+        Where the files of ptb or wikitext-2 lie; else NOISIN_DATA says so; else they are
+        downloaded.
+    json
+        Print JSON instead of a table.
+    """
+    from noisin import data as library
+
+    facts = library.describe(library.load(name, folder))
+    if json:
+        print(json_format.dumps(asdict(facts), indent=2))
+    else:
+        _print(facts)
+
+
+def _print(facts: Facts) -> None:
+    from noisin.data.facts import GRAM
+
+    table = Table("", *facts.tokens, box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    table.add_row("tokens", *(f"{n:,}" for n in facts.tokens.values()))
+    table.add_row("<unk>", *(_percent(facts.unknown[split]) for split in facts.tokens))
+    overlap = [_percent(facts.overlap[s]) if s in facts.overlap else "" for s in facts.tokens]
+    table.add_row(f"{GRAM}-grams also in train", *overlap)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{facts.name}: {facts.words:,} words, from {facts.source}\n")
+    console.print(table)
+    console.print(f"\nsha256 of the text        {facts.sha256}")
+    console.print(f"sha256 of the vocabulary  {facts.vocabulary_sha256}")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

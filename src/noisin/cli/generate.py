@@ -1,0 +1,61 @@
+"""``noisin generate``: text from a trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from noisin.cli.arguments import Number, WholeNumber
+from noisin.cli.progress import Display
+from noisin.training.record import RunRecord
+
+
+def generate(
+    run: Path,
+    /,
+    *,
+    prompt: str = "",
+    length: WholeNumber = 100,
+    temperature: Number = 1.0,
+    top_k: WholeNumber | None = None,
+    seed: WholeNumber = 1111,
+    weights: Literal["raw", "averaged"] | None = None,
+    checkpoint: Literal["best", "last"] = "best",
+) -> None:
+    """Let a trained model go on from a prompt.
+
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    prompt
+        The words to go on from, set apart by spaces as in the text that the model has learnt.
+    length
+        How many words to add.
+    temperature
+        Below 1 is more cautious; 0 always takes the most probable word.
+    top_k
+        Draw from the k most probable words only.
+    seed
+        Of the draws.
+    weights
+        The raw ones or their average; unless given, those that counted in validation.
+    checkpoint
+        The best epoch, or the newest checkpoint.
+    """
+    from noisin.data.vocab import EOS
+    from noisin.models import generate as draw
+    from noisin.training.restoring import restore
+
+    restored = restore(RunRecord(run), checkpoint, weights, Display().note)
+    words = draw(
+        restored.model,
+        restored.vocab,
+        prompt,
+        length,
+        temperature=temperature,
+        top_k=top_k,
+        seed=seed,
+    )
+    lines = " ".join([prompt, *words]).split(EOS)
+    print("\n".join(line.strip() for line in lines).strip())

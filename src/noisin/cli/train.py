@@ -1,0 +1,89 @@
+"""``noisin train``: one run, or several side by side."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from noisin.cli.progress import Display, clock, number
+from noisin.cli.settings import nested, with_settings
+from noisin.experiments import comparison, figures, presets
+from noisin.experiments.comparison import Row
+from noisin.training.config import RunConfig
+from noisin.training.progress import Quiet
+from noisin.training.record import RunRecord
+
+
+@with_settings
+def train(
+    preset: str = presets.MAIN_JOB, /, *, out: Path = Path("runs"), **flags: str | None
+) -> None:
+    """Train a language model. The same command again goes on with a run that was stopped.
+
+    Without arguments this is the main job: the built-in text, the same LSTM without noise, with
+    noise and with dropout, compared in a table and a picture; about three minutes.
+
+    Parameters
+    ----------
+    preset
+        The settings to start from: a name, such as ptb-medium-gaussian, or a TOML file. The flags
+        below go over them.
+    out
+        The folder that the folder of the run is made in.
+    """
+    chosen = presets.read(preset)
+    configs = chosen.configs(nested(flags))
+    folder = out / f"{chosen.name}-{_mark(configs.values())}"
+    places = [folder / name for name in configs] if chosen.variants else [folder]
+    from noisin.training.distributed import connected
+
+    with connected(next(iter(configs.values())).device) as workers:
+        progress = Display() if workers.main else Quiet()
+        runs = dict(zip(places, configs.values(), strict=True))
+        records = comparison.train_all(runs, progress, workers)
+    if workers.main:
+        _conclude(records, folder)
+
+
+def _conclude(records: Sequence[RunRecord], folder: Path) -> None:
+    table = comparison.rows(records)
+    comparison.write_rows(table, folder / "comparison.json")
+    _print(table)
+    print(f"\nThe records are in {folder}{_picture(records, folder)}")
+
+
+def _mark(configs: Iterable[RunConfig]) -> str:
+    """Other settings, another folder; but the same run with other limits goes on in its own."""
+    hashes = "".join(config.hash(limits=False) for config in configs)
+    return hashlib.sha256(hashes.encode()).hexdigest()[:8]
+
+
+def _picture(records: Sequence[RunRecord], folder: Path) -> str:
+    if not figures.can_draw():
+        return (
+            ". For a picture of the learning curves: pip install 'noisin[plot]', and the same "
+            "command again."
+        )
+    path = folder / "learning-curves.svg"
+    figures.learning_curves(records, path, path.with_suffix(".png"))
+    return f", the learning curves in {path} (and .png)."
+
+
+def _print(rows: Sequence[Row]) -> None:
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = 120
+    heads = ("train", "valid", "test", "gap", "best epoch", "time")
+    table = Table("perplexity", *heads, box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        values = (row.train, row.valid, row.test, row.gap)
+        shown = ["-" if value is None else number(value) for value in values]
+        table.add_row(row.run, *shown, f"{row.best_epoch} of {row.epochs}", clock(row.seconds))
+    console.print("\nAt the epoch of the lowest perplexity on valid, noise and dropout off:\n")
+    console.print(table)

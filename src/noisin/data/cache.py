@@ -1,0 +1,157 @@
+"""Ids on disk, found again by what the text holds and not by where it lies.
+
+An entry is one file: the ids of train, valid and test; a JSON tail with their lengths and the
+words; the length of the tail; the sha256 of all that. It is written beside its place and renamed
+into it, so two processes at once do no harm, and what does not match its hash is built anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisin.data.vocab import Vocabulary
+from noisin.errors import NoisinError, Unavailable
+
+FORMAT = 1
+ID = np.dtype("<i4")
+_HASH, _COUNT = hashlib.sha256().digest_size, 8
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The vocabulary, and the ids of train, valid and test."""
+
+    vocab: Vocabulary
+    ids: tuple[Ids, Ids, Ids]
+
+
+def folder() -> Path:
+    """``NOISIN_CACHE``, else ``noisin`` in the user's cache folder."""
+    if place := os.environ.get("NOISIN_CACHE"):
+        return Path(place)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "noisin"
+
+
+def entry_path(key: str) -> Path:
+    """Where the entry of that key is kept."""
+    return folder() / "ids" / f"{key}-{FORMAT}.ids"
+
+
+def store(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
+        try:
+            write(file)
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+class Writer:
+    """Writes an entry piece by piece, none of which stays in memory."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest = file, hashlib.sha256()
+
+    def _put(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self._file.write(piece)
+
+    def put(self, ids: Ids) -> None:
+        """Append ids."""
+        self._put(ids.astype(ID, copy=False).tobytes())
+
+    def close(self, lengths: list[int], words: list[str]) -> None:
+        """Append the tail."""
+        tail = json.dumps({"lengths": lengths, "words": words}).encode()
+        self._put(tail)
+        self._put(len(tail).to_bytes(_COUNT, "little"))
+        self._file.write(self._digest.digest())
+
+
+def load(file: IO[bytes]) -> Entry | None:
+    """Map the entry into memory, or return None if it is not what was once written."""
+    end = file.seek(0, os.SEEK_END) - _HASH - _COUNT
+    if end < 0 or not _is_whole(file, end + _COUNT):
+        return None
+    file.seek(end)
+    length = int.from_bytes(file.read(_COUNT), "little")
+    file.seek(end - length)
+    tail = json.loads(file.read(length))
+    ids = np.memmap(file, ID, mode="r", shape=(sum(tail["lengths"]),))
+    train, valid, test = np.split(ids, np.cumsum(tail["lengths"])[:-1])
+    return Entry(Vocabulary(tuple(tail["words"])), (train, valid, test))
+
+
+def _is_whole(file: IO[bytes], size: int) -> bool:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while size > 0 and (block := file.read(min(size, 2**20))):
+        digest.update(block)
+        size -= len(block)
+    return size == 0 and file.read() == digest.digest()
+
+
+def get(key: str) -> Entry | None:
+    """The entry of that key, or None if it is absent, unreadable or damaged."""
+    try:
+        with entry_path(key).open("rb") as file:
+            return load(file)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+        return None
+
+
+def put(key: str, write: Callable[[Writer], None]) -> Entry:
+    """Write an entry and map it. Without a cache to write to, it lives as long as its arrays do."""
+    try:
+        store(entry_path(key), lambda file: write(Writer(file)))
+        entry = get(key)
+        if entry is not None:
+            return entry
+        problem = "what was written there cannot be read back"
+    except NoisinError:
+        raise  # it is the text that is bad
+    except (OSError, RuntimeError) as error:
+        problem = str(error)
+    warnings.warn(
+        f"The cache cannot be used, so the text will be read anew each time: {problem}. "
+        f"Set NOISIN_CACHE to a folder that can be written.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return _put_aside(write)
+
+
+def _put_aside(write: Callable[[Writer], None]) -> Entry:
+    try:
+        with tempfile.TemporaryFile() as file:  # it has no name: the system removes it
+            write(Writer(file))
+            file.flush()
+            entry = load(file)
+    except NoisinError:
+        raise
+    except OSError as error:
+        raise Unavailable(
+            f"No room for the ids, neither in the cache {folder()} nor in the temporary folder: "
+            f"{error}. Set NOISIN_CACHE to a folder that can be written."
+        ) from None
+    if entry is None:
+        raise Unavailable("A temporary file does not hold what was written to it. Check the disk.")
+    return entry

@@ -1,0 +1,79 @@
+"""A corpus: the vocabulary and the ids of three splits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisin.data import cache
+from noisin.data.cache import Ids
+from noisin.data.text import Text, words
+from noisin.data.vocab import EOS, Vocabulary
+from noisin.errors import InvalidData
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Text as ids. The arrays are read-only and mapped into memory, so they may be larger than it.
+
+    ``sha256`` is that of the text of the three splits, wherever its files lie; ``source`` says
+    where that was.
+    """
+
+    name: str
+    vocab: Vocabulary
+    train: Ids
+    valid: Ids
+    test: Ids
+    sha256: str
+    source: str
+
+    def __repr__(self) -> str:
+        sizes = " / ".join(f"{len(getattr(self, split)):,}" for split in SPLITS)
+        return f"Corpus({self.name!r}, {sizes} tokens, {len(self.vocab):,} words)"
+
+
+class _Growing(dict[str, int]):
+    """Gives each new word the next id."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number
+
+
+def read(name: str, texts: Mapping[str, Text], source: str) -> Corpus:
+    """The corpus of three texts: ``line.split() + ["<eos>"]`` for every line, blank ones too.
+
+    Ids go by first occurrence over train, valid and test. They are built once and then found again
+    in the cache, by the hash of the texts.
+    """
+    ordered = [texts[split] for split in SPLITS]
+    hashes = [text.sha256() for text in ordered]
+    sha256 = hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
+
+    def write(writer: cache.Writer) -> None:
+        ids = _Growing()
+        lengths = [_encode(text, ids, writer) for text in ordered]
+        if [text.sha256() for text in ordered] != hashes:
+            raise InvalidData(f"{source}: changed while it was being read. Try again.")
+        writer.close(lengths, list(ids))
+
+    entry = cache.get(sha256) or cache.put(sha256, write)
+    return Corpus(name, entry.vocab, *entry.ids, sha256, source)
+
+
+def _encode(text: Text, ids: _Growing, writer: cache.Writer) -> int:
+    length = ends = 0
+    for lines in text.lines():
+        found = words(lines)
+        writer.put(np.fromiter(map(ids.__getitem__, found), np.int32, len(found)))
+        length += len(found)
+        ends += found.count(EOS)
+    if length == ends:
+        raise InvalidData(f"{text.name}: is empty. Expected text, words set apart by spaces.")
+    return length

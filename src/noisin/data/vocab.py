@@ -1,0 +1,106 @@
+"""The vocabulary: words and their ids."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisin.errors import InvalidType, InvalidValue
+
+EOS, UNK = "<eos>", "<unk>"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words in the order of their ids. ``"<eos>"`` ends a line, ``"<unk>"`` is any other word.
+
+    >>> vocab = Vocabulary(("the", "cat", "<eos>", "<unk>"))
+    >>> vocab.encode(["the", "dog", "<eos>"])
+    array([0, 3, 2], dtype=int32)
+    >>> vocab.decode([0, 1, 2])
+    ['the', 'cat', '<eos>']
+    >>> Vocabulary.from_json(vocab.to_json()) == vocab
+    True
+    """
+
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        wrong = [w for w in self.words if not isinstance(w, str) or w.split() != [w]]
+        if wrong:
+            raise InvalidValue(
+                f"Vocabulary: a word is a string without white space, got {wrong[0]!r}."
+            )
+        if len(self._ids) != len(self.words):
+            twice = next(w for i, w in enumerate(self.words) if self._ids[w] != i)
+            raise InvalidValue(f"Vocabulary: words must differ, got {twice!r} twice.")
+        if EOS not in self._ids:
+            raise InvalidValue(f"Vocabulary: {EOS!r} must be a word, for it ends every line.")
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words)}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._ids
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} words)"
+
+    def id(self, word: str) -> int:
+        """The id of a word, or that of ``"<unk>"`` for a word that is not there."""
+        found = self._ids.get(word, self._ids.get(UNK))
+        if found is None:
+            raise InvalidValue(
+                f"Vocabulary: {word!r} is not among the {len(self)} words, and there is no {UNK!r} "
+                f"to stand for it."
+            )
+        return found
+
+    def encode(self, words: Iterable[str]) -> NDArray[np.int32]:
+        """The ids of words."""
+        if isinstance(words, str):
+            raise InvalidType(
+                "Vocabulary: encode takes a list of words. Split the text: s.split()."
+            )
+        return np.fromiter(map(self.id, words), np.int32)
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The words of ids."""
+        numbers = [int(i) for i in ids]
+        for i in numbers:
+            if not 0 <= i < len(self):
+                raise InvalidValue(f"Vocabulary: ids lie in 0 to {len(self) - 1}, got {i}.")
+        return [self.words[i] for i in numbers]
+
+    def to_json(self) -> str:
+        """The words as a JSON list."""
+        return json.dumps(self.words, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Vocabulary:
+        """The vocabulary that :meth:`to_json` wrote."""
+        try:
+            words: Any = json.loads(text)
+        except ValueError as error:
+            raise InvalidValue(f"Vocabulary: expected a JSON list of words: {error}.") from None
+        if not isinstance(words, list):
+            raise InvalidValue(
+                f"Vocabulary: expected a JSON list of words, got {type(words).__name__}."
+            )
+        return cls(tuple(words))
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of :meth:`to_json`, by which a run knows its vocabulary again."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()

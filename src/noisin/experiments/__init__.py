@@ -1,0 +1,1 @@
+"""Experiments: shipped settings, runs side by side, and the pictures and tables made of records."""

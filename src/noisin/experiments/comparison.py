@@ -1,0 +1,85 @@
+"""Runs side by side: the same model from the same seed, but for what is compared.
+
+Rows and pictures are made from the records alone, so they need no torch and can be remade later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from noisin.errors import InvalidValue
+from noisin.training.config import RunConfig
+from noisin.training.files import write_atomically
+from noisin.training.record import RunRecord
+
+if TYPE_CHECKING:
+    from noisin.training.progress import Progress
+    from noisin.training.workers import Workers
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run at its best epoch, that of the lowest validation perplexity.
+
+    Attributes:
+        run: its name.
+        train, valid, test: perplexities, with noise and dropout off; None if infinite, or if that
+            of train was not measured.
+        best_epoch, epochs: when that was, and how many there were.
+        seconds: how long all of them took.
+    """
+
+    run: str
+    train: float | None
+    valid: float | None
+    test: float | None
+    best_epoch: int
+    epochs: int
+    seconds: float
+
+    @property
+    def gap(self) -> float | None:
+        """``valid - train``: how much better the model knows the text that it has seen."""
+        if self.train is None or self.valid is None:
+            return None
+        return self.valid - self.train
+
+
+def train_all(
+    configs: Mapping[Path, RunConfig], progress: Progress, workers: Workers
+) -> list[RunRecord]:
+    """Train runs one after another, each in its folder. One that is complete is not repeated."""
+    from noisin.training import Trainer
+
+    return [Trainer(config, folder, progress, workers).fit() for folder, config in configs.items()]
+
+
+def rows(records: Iterable[RunRecord]) -> list[Row]:
+    """The rows of complete runs."""
+    return [_row(record) for record in records]
+
+
+def _row(record: RunRecord) -> Row:
+    summary: dict[str, Any] | None = record.summary
+    if summary is None:
+        raise InvalidValue(f"{record.folder} is not complete. Run the same command again to go on.")
+    best = summary["best"]
+    return Row(
+        run=record.folder.name,
+        train=best["train_clean"],
+        valid=best["valid_averaged" if best["weights"] == "averaged" else "valid"],
+        test=best["test"],
+        best_epoch=best["epoch"],
+        epochs=summary["epochs"],
+        seconds=summary["seconds"],
+    )
+
+
+def write_rows(table: Sequence[Row], path: Path) -> None:
+    """Keep the rows beside the records, as JSON."""
+    content = [asdict(row) | {"gap": row.gap} for row in table]
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())

@@ -1,0 +1,135 @@
+"""Settings that are shipped, and settings from a file: TOML, one section per section of a config.
+
+``base = "ptb-medium"`` lays the settings of a file over those of a preset. A section ``[compare]``
+has a sub-section for each of several runs side by side: what it has beyond the rest of the file.
+
+>>> read("ptb-medium-gaussian").configs()["ptb-medium-gaussian"].noise.gamma
+1.1
+>>> list(read("compare").configs())
+['no-noise', 'noise', 'dropout']
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from noisin.errors import InvalidValue, Unavailable
+from noisin.training.config import RunConfig
+
+FOLDER = Path(__file__).parent / "presets"
+MAIN_JOB = "compare"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings by name, and those of the runs to compare, if any."""
+
+    name: str
+    settings: Mapping[str, Any]
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def configs(self, flags: Mapping[str, Any] | None = None) -> dict[str, RunConfig]:
+        """The runs by name, with ``flags`` over the settings."""
+        flags = flags or {}
+        self._refuse_what_differs(flags)
+        settings = merge(self.settings, flags)
+        if not self.variants:
+            return {self.name: RunConfig.parse(settings)}
+        return {
+            name: RunConfig.parse(merge(settings, own), f"{self.name}: {name}")
+            for name, own in self.variants.items()
+        }
+
+    def _refuse_what_differs(self, flags: Mapping[str, Any]) -> None:
+        theirs = {section for own in self.variants.values() for section in _sections(own)}
+        both = sorted(theirs & set(_sections(flags)))
+        if both:
+            raise InvalidValue(
+                f"{self.name}: {both[0]} is what its runs differ in, and cannot be set for all. "
+                f"Train one run, such as noisin train manual --noise.gamma 0.5, or compare with a "
+                f"file of your own."
+            )
+
+
+def names() -> list[str]:
+    """The presets that are shipped."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def read(name: str) -> Preset:
+    """A preset by its name, or a TOML file by its path."""
+    if name in names():
+        return _read(FOLDER / f"{name}.toml")
+    if name.endswith(".toml") or Path(name).exists():
+        return _read(Path(name))
+    close = get_close_matches(name, names(), n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names())}."
+    raise InvalidValue(f"There is no preset or TOML file {name!r:.60}. {hint}")
+
+
+def _read(path: Path) -> Preset:
+    settings = _parse(path)
+    variants, base = settings.pop("compare", {}), settings.pop("base", None)
+    _check_variants(path, variants)
+    if base is not None:
+        if base not in names():
+            raise InvalidValue(
+                f"{path}: base must be a preset ({', '.join(names())}), got {base!r:.60}."
+            )
+        below = read(base)
+        settings, variants = merge(below.settings, settings), variants or below.variants
+    return Preset(path.stem, settings, variants)
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with others laid over them. Of gamma and std, the upper one stands alone.
+
+    >>> merge({"noise": {"gamma": 0.5, "mode": "additive"}}, {"noise": {"std": 1}})
+    {'noise': {'mode': 'additive', 'std': 1}}
+    """
+    merged = dict(below)
+    for one, other in (("gamma", "std"), ("std", "gamma")):
+        if one in above and other not in above:
+            merged.pop(other, None)
+    for name, value in above.items():
+        under = merged.get(name)
+        both = isinstance(value, Mapping) and isinstance(under, Mapping)
+        merged[name] = merge(under, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def _sections(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The dotted names of the sections that hold a setting."""
+    found = []
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found += _sections(value, f"{prefix}{name}.")
+        else:
+            found.append(prefix.removesuffix(".") or name)
+    return found
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
+        raise InvalidValue(f"{path}: is not TOML: {error}.") from None
+
+
+def _check_variants(path: Path, variants: Any) -> None:
+    if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
+        raise InvalidValue(f"{path}: [compare] must hold sections, one for each run.")
+    for name in variants:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
+            raise InvalidValue(
+                f"{path}: a run of [compare] is named by letters, digits, '.', '-' and '_', for "
+                f"it becomes a folder; got {name!r:.60}."
+            )

@@ -1,0 +1,87 @@
+"""Dropout of sequences: where it goes, how much of it, and the masks themselves.
+
+Multiplicative Bernoulli noise *is* dropout, so a mask is ``1 + eps`` with the noise that is already
+there. It therefore comes from the same random stream and can be told apart from noise by its place
+alone: ``noise_off`` and ``set_noise`` leave dropout as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from torch import Generator, Tensor
+
+from noisin import checks
+from noisin.drawing import Drawing
+from noisin.noise import Bernoulli, Noise
+from noisin.regularizers.dropout import check_rate
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """The drop rates of a language model.
+
+    Attributes:
+        input: of the embedding that the first layer reads.
+        between: of what a layer hands to the next.
+        output: of what the last layer hands to the prediction.
+        recurrent: of the ``h_{t-1}`` that a layer's own recurrence reads, one mask for all gates.
+        locked: one mask per sequence and feature for all steps (Gal), or a fresh one per step.
+
+    Zaremba's dropout, and the two readings of the paper's "0.5 / 0.4 / 0.5":
+
+    >>> Dropouts(0.5, 0.4, 0.5)
+    Dropouts(input=0.5, between=0.4, output=0.5, recurrent=0.0, locked=False)
+    >>> Dropouts(0.5, 0.0, 0.5, recurrent=0.4)
+    Dropouts(input=0.5, between=0.0, output=0.5, recurrent=0.4, locked=False)
+    """
+
+    input: float = 0.0
+    between: float = 0.0
+    output: float = 0.0
+    recurrent: float = 0.0
+    locked: bool = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.name != "locked":
+                check_rate(f"Dropouts: {field.name}", getattr(self, field.name))
+        checks.one_of("Dropouts: locked", self.locked, (True, False))
+
+
+class Dropout(Drawing):
+    """Dropout of a sequence ``(T, N, F)`` while training, by a fresh or a locked mask.
+
+    >>> import torch
+    >>> drop = Dropout(0.5, locked=True)
+    >>> x = drop(torch.ones(3, 1, 4))
+    >>> torch.equal(x[0], x[1]), bool(((x == 0) | (x == 2)).all())
+    (True, True)
+    """
+
+    def __init__(self, p: float, locked: bool = False, generator: Generator | None = None) -> None:
+        super().__init__()
+        check_rate("Dropout: p", p)
+        self.p = p
+        self.locked = locked
+        self.generator = generator
+        self.law: Noise = Bernoulli(1 - p)
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything is dropped at present."""
+        return self.training and self.p > 0
+
+    def mask(self, like: Tensor, size: int) -> Tensor:
+        """Scaled masks, 0 or ``1/(1 - p)``, ``(T, N, size)``, for a sequence ``like``."""
+        T, N = like.shape[:2]
+        shape = (1 if self.locked else T, N, size)
+        return self._draw(self.law, shape, like).add_(1).expand(T, N, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop entries of x."""
+        return x * self.mask(x, x.shape[-1]) if self.acts else x
+
+    def extra_repr(self) -> str:
+        """The rate and the kind of mask."""
+        return f"p={self.p}, locked={self.locked}"

@@ -1,0 +1,127 @@
+"""Text from a language model, one word after another."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor
+
+from noisin.data.vocab import EOS, Vocabulary
+from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.injection import as_training
+from noisin.models.language_model import LanguageModel
+
+
+@torch.no_grad()
+def generate(
+    model: LanguageModel,
+    vocab: Vocabulary,
+    prompt: str = "",
+    length: int = 100,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    seed: int = 1111,
+) -> list[str]:
+    """Let the model go on from a prompt: the ``length`` words that follow.
+
+    The model runs clean, as in evaluation, and is left as it was. It reads ``"<eos>"`` first, so
+    that the prompt begins a line; a line break in the prompt is ``"<eos>"`` too. Words that the
+    vocabulary does not have are ``"<unk>"``, or refused if it has no such word.
+
+    Args:
+        model: the language model.
+        vocab: the vocabulary that it was made for.
+        prompt: the words to go on from, separated by white space.
+        length: how many words to generate.
+        temperature: divides the natural parameters: below 1 is more cautious, 0 always takes the
+            most probable word.
+        top_k: draw from the k most probable words only; None draws from all.
+        seed: of the draws. They have a stream of their own, on the CPU.
+
+    >>> from noisin.models import LanguageModel
+    >>> vocab = Vocabulary(("<eos>", "tick", "tock"))
+    >>> model = LanguageModel(len(vocab), hidden_size=4)
+    >>> len(generate(model, vocab, "tick tock", length=5))
+    5
+    """
+    _check(model, vocab, prompt, length, temperature, top_k)
+    generator = torch.Generator().manual_seed(_checked_seed(seed))
+    words = vocab.encode([EOS, *prompt.replace("\n", f" {EOS} ").split()])
+    x = torch.from_numpy(words).long().unsqueeze(1)
+    drawn: list[int] = []
+    with as_training(model, on=False):
+        state = None
+        while len(drawn) < length:
+            z, state = model.encode(x.to(model.bias.device), state)
+            s = z[-1, 0] @ model.V + model.bias
+            drawn.append(_draw(s.double().cpu(), temperature, top_k, generator))
+            x = torch.tensor([[drawn[-1]]])
+    return vocab.decode(drawn)
+
+
+def _draw(s: Tensor, temperature: float, top_k: int | None, generator: Generator) -> int:
+    """A word from ``softmax(s / temperature)``, restricted to the k most probable."""
+    if not s.isfinite().all():
+        raise Unsupported(
+            "generate: the model predicts NaN or infinity, so its weights have diverged. Use an "
+            "earlier checkpoint, or train with a smaller learning rate."
+        )
+    candidates = s.topk(len(s) if top_k is None else min(top_k, len(s)))  # the largest first
+    if temperature == 0:
+        return int(candidates.indices[0])
+    p = ((candidates.values - candidates.values[0]) / temperature).softmax(-1)
+    return int(candidates.indices[torch.multinomial(p, 1, generator=generator)])
+
+
+def _check(
+    model: LanguageModel,
+    vocab: Vocabulary,
+    prompt: str,
+    length: int,
+    temperature: float,
+    top_k: int | None,
+) -> None:
+    if not isinstance(model, LanguageModel):
+        raise InvalidType(f"generate: expected a LanguageModel, got {type(model).__name__}.")
+    if len(vocab) != len(model.bias):
+        raise InvalidValue(
+            f"generate: the model was made for {len(model.bias)} words, and the vocabulary has "
+            f"{len(vocab)}. Pass the vocabulary of the corpus that it was trained on."
+        )
+    if not isinstance(prompt, str):
+        raise InvalidType(
+            f"generate: prompt must be a string, got {type(prompt).__name__}. "
+            f"Join a list of words: ' '.join(words)."
+        )
+    if not _whole(length) or length < 0:
+        raise InvalidValue(
+            f"generate: length is a number of words and must be 0 or more, got {length!r}."
+        )
+    if (
+        isinstance(temperature, bool)
+        or not isinstance(temperature, float | int)
+        or not 0 <= temperature < math.inf
+    ):
+        raise InvalidValue(
+            f"generate: temperature must be a finite number, 0 or more, got {temperature!r}. "
+            f"Use 1 for the model's own probabilities, 0 for the most probable word."
+        )
+    if top_k is not None and (not _whole(top_k) or top_k < 1):
+        raise InvalidValue(
+            f"generate: top_k is a number of words and must be 1 or more, or None for all, got "
+            f"{top_k!r}."
+        )
+
+
+def _checked_seed(seed: int) -> int:
+    if not _whole(seed) or not 0 <= seed < 2**63:
+        raise InvalidValue(
+            f"generate: seed must be a whole number from 0 to 2⁶³ - 1, got {seed!r}."
+        )
+    return seed
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

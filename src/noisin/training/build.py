@@ -1,0 +1,96 @@
+"""From settings to the things themselves: noise, model, optimizer, objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noisin.analysis import Penalty
+from noisin.linear import linear_nll
+from noisin.models import Dropouts, LanguageModel
+from noisin.noise import FAMILIES, Family
+from noisin.training import optimizers
+from noisin.training.config import NoiseConfig, RunConfig, TrainConfig
+from noisin.training.course import noise_share
+
+# (model, x, target, state) -> the mean nll and the mean penalty of a word, and the state
+Objective = Callable[[LanguageModel, Tensor, Tensor, Any], tuple[Tensor, Tensor, Any]]
+
+
+def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Family | None:
+    """The noise of a config: in full, or as its schedule has it in an epoch, counted from 0.
+
+    >>> build_noise(NoiseConfig(family="bernoulli", std=1.0))
+    Bernoulli(gamma=0.5)
+    """
+    if config is None:
+        return None
+    family = FAMILIES[config.family]
+    alpha = {} if config.alpha is None else {"alpha": config.alpha}
+    if config.gamma is not None:
+        noise = family(config.gamma, **alpha)
+    else:
+        assert config.std is not None
+        noise = family.from_variance(config.std**2, **alpha)
+    share = 1.0 if epoch is None else noise_share(config.schedule, epoch)
+    return noise if share == 1 else family.from_variance(share**2 * noise.variance, **alpha)
+
+
+def build_model(config: RunConfig, num_words: int) -> LanguageModel:
+    """The language model of a config, with its noise unless that is to be a penalty."""
+    model, noise = config.model, config.noise
+    sampled = noise if config.train.objective == "noise" else None
+    settings: dict[str, Any] = {}
+    if sampled is not None:
+        settings = sampled.model_dump(include={"mode", "feedback", "noisy_layers", "share", "site"})
+    return LanguageModel(
+        num_words,
+        embedding_size=model.embedding_size,
+        hidden_size=model.hidden_size,
+        num_layers=model.num_layers,
+        cell=model.cell,
+        tied=model.tied,
+        dropout=Dropouts(**model.dropout.model_dump()),
+        noise=build_noise(sampled),
+        **settings,
+    )
+
+
+def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """SGD or AdamW over all weights."""
+    kind = optimizers.sgd if config.optimizer == "sgd" else optimizers.adamw
+    return kind(model.parameters(), config.lr, weight_decay=config.weight_decay)
+
+
+def build_objective(config: RunConfig, epoch: int) -> Objective:
+    """What an epoch minimises: the loss under noise, or the clean loss and the noise's penalty."""
+    noise = build_noise(config.noise, epoch)
+    if config.train.objective == "noise":
+        return partial(noisy_loss, K=config.train.K)
+    assert noise is not None
+    assert config.noise is not None
+    penalty = Penalty(LanguageModel.likelihood, noise, config.noise.mode)
+    return partial(penalised_loss, penalty=penalty)
+
+
+def noisy_loss(
+    model: LanguageModel, x: Tensor, target: Tensor, state: Any, K: int = 1
+) -> tuple[Tensor, Tensor, Any]:
+    """The mean nll of a word over K noise samples, which are K times the rows."""
+    if K > 1:
+        x, target = x.repeat(1, K), target.repeat(1, K)
+    nll, state = model.loss(x, target, state)
+    return nll, nll.new_zeros(()), state
+
+
+def penalised_loss(
+    model: LanguageModel, x: Tensor, target: Tensor, state: Any, penalty: Penalty
+) -> tuple[Tensor, Tensor, Any]:
+    """The mean nll of a word without noise, and the mean of the noise's explicit regularizer."""
+    h, state = model.encode(x, state)
+    nll = linear_nll(h, model.V, target, model.bias).mean()
+    return nll, penalty(h, model.V, model.bias).mean(), state

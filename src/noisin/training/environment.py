@@ -1,0 +1,49 @@
+"""What a run is made on and with. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "numpy", "safetensors", "pydantic")
+
+
+def environment(threads: int, device: str) -> dict[str, Any]:
+    """Versions, processor, threads."""
+    import noisin
+
+    versions = {"noisin": noisin.__version__, "python": platform.python_version()}
+    return {
+        "versions": versions | {name: _version(name) for name in PACKAGES},
+        "system": platform.platform(),
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "threads": threads,
+        "device": device,
+    }
+
+
+def processor() -> str:
+    """The processor's own name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What is new in an environment, where a run goes on on another machine."""
+    return {name: value for name, value in now.items() if before.get(name) != value}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,44 @@
+"""One process per run folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from noisin.errors import Unsupported
+from noisin.training.files import writing
+
+NAME = ".lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder, or refuse. The system lets go of it when a process dies."""
+    import fcntl  # not on every system
+
+    path = folder / NAME
+    with writing(path):
+        file = path.open("a+", encoding="utf-8")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise Unsupported(
+                    f"training: {folder} cannot be locked: {error.strerror}. Choose a folder on a "
+                    f"local disk."
+                ) from error
+            file.seek(0)
+            holder = file.read(20).strip() or "unknown"
+            raise Unsupported(
+                f"training: another process (number {holder}) is at work in {folder}. Wait until "
+                f"it ends, or choose another folder."
+            ) from None
+        with writing(path):
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+        yield

@@ -1,0 +1,185 @@
+"""The record of a run: a folder of plain files, readable without torch, now and years later.
+
+``config.json``
+    All settings; the same run can be made again from them.
+``environment.json``
+    What it ran on and with: versions, processor, threads, hashes of the data and the vocabulary.
+``vocabulary.json``
+    The words, so that the model can be used without the data.
+``metrics.jsonl``
+    One line per epoch.
+``summary.json``
+    How it ended; there when the run is complete.
+``checkpoints/``
+    See :mod:`noisin.training.checkpoint`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from noisin.data import Vocabulary
+from noisin.errors import InvalidValue, Unavailable
+from noisin.training import lock
+from noisin.training.config import RunConfig
+from noisin.training.files import write_atomically, writing
+
+TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what two equal runs differ in
+
+
+class RunRecord:
+    """The record in a folder, read from its files whenever asked."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        return f"RunRecord({str(self.folder)!r})"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a run in the folder."""
+        return (self.folder / "config.json").exists()
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings of the run."""
+        if not self.exists:
+            raise InvalidValue(
+                f"{self.folder} is no run: it has no config.json. Name the folder of a run, such "
+                f"as noisin train makes."
+            )
+        return RunConfig.from_json(self.folder / "config.json")
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What the run was made on and with."""
+        return self._read("environment.json") or {}
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
+        known = self.environment
+        try:
+            hashes = {name: str(known[name]["sha256"]) for name in ("data", "vocabulary")}
+        except (KeyError, TypeError):
+            raise InvalidValue(
+                f"{self.folder / 'environment.json'} does not tell the hashes of the data and the "
+                f"vocabulary. Put the whole file back."
+            ) from None
+        return {"config": self.config.hash(limits=False), **hashes}
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the model."""
+        path = self.folder / "vocabulary.json"
+        try:
+            return Vocabulary.from_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise InvalidValue(f"{path}: is damaged: {error}") from None
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """How the run ended, or None while it is not complete."""
+        return self._read("summary.json")
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One dict per epoch. A last line that was cut off in writing does not count."""
+        try:
+            content = (self.folder / "metrics.jsonl").read_bytes()
+        except FileNotFoundError:
+            return []
+        lines = content.splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise InvalidValue(f"{self.folder / 'metrics.jsonl'} is damaged: {error}.") from None
+
+    # Writing, which is the trainer's
+
+    def make_folder(self) -> None:
+        """Make the folder, or see that it is empty or a run's."""
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        strangers = [entry.name for entry in self.folder.iterdir() if not _is_ours(entry.name)]
+        if strangers and not self.exists:
+            raise InvalidValue(
+                f"training: {self.folder} holds {min(strangers)!r} and no run. Choose a folder "
+                f"that is new or empty."
+            )
+
+    def write(self, name: str, content: str | Mapping[str, Any]) -> None:
+        """Write one of the files, in one piece."""
+        text = content if isinstance(content, str) else json.dumps(_finite(content), indent=2)
+        write_atomically(self.folder / name, (text.rstrip("\n") + "\n").encode())
+
+    def remove_summary(self) -> None:
+        """The run goes on, so it has not ended as the summary says."""
+        with writing(self.folder / "summary.json"):
+            (self.folder / "summary.json").unlink(missing_ok=True)
+
+    def append(self, metrics: Mapping[str, Any]) -> int:
+        """Add a line to ``metrics.jsonl``; return where it ends."""
+        path = self.folder / "metrics.jsonl"
+        with writing(path), path.open("ab") as file:
+            file.write((json.dumps(_finite(metrics), allow_nan=False) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def cut_metrics(self, offset: int) -> None:
+        """Drop what ``metrics.jsonl`` has beyond ``offset``: it will be written again."""
+        path = self.folder / "metrics.jsonl"
+        with writing(path), path.open("ab") as file:
+            size = file.tell()
+            if size < offset:
+                raise InvalidValue(
+                    f"training: {path} has {size} bytes and had {offset} when the checkpoint was "
+                    f"made. Put the whole file back, or start anew in another folder."
+                )
+            file.truncate(offset)
+            os.fsync(file.fileno())
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        path = self.folder / name
+        try:
+            content = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise InvalidValue(f"{path} cannot be read: {error}.") from None
+        if not isinstance(content, dict):
+            raise InvalidValue(f"{path} must hold a JSON object, got {content!r:.40}.")
+        return content
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a process that was killed before ``config.json`` was written has left this."""
+    ours = (lock.NAME, "environment.json", "vocabulary.json", "metrics.jsonl")
+    return name in ours or name.startswith(".new-")
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity and no nan: null stands for both."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

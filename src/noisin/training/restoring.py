@@ -1,0 +1,79 @@
+"""A trained model, from the record of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from noisin.data import Vocabulary
+from noisin.errors import InvalidValue, Unavailable
+from noisin.models import LanguageModel
+from noisin.training.build import build_model
+from noisin.training.checkpoint import Checkpoint, Checkpoints
+from noisin.training.config import RunConfig
+from noisin.training.device import own_random_stream
+from noisin.training.record import RunRecord
+from noisin.training.run import load_weights
+
+When = Literal["best", "last"]
+Weights = Literal["raw", "averaged"]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A model as a checkpoint has it.
+
+    Attributes:
+        model: in eval mode, on the CPU.
+        vocab, config: those of its run.
+        epoch: the epochs that were over.
+        weights: whether these are the raw weights or their average.
+    """
+
+    model: LanguageModel
+    vocab: Vocabulary
+    config: RunConfig
+    epoch: int
+    weights: Weights
+
+
+def restore(
+    record: RunRecord,
+    when: When = "best",
+    weights: Weights | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> Restored:
+    """The model of a run, at its best epoch or as last saved.
+
+    Args:
+        record: of the run, which may be going on still.
+        when: the best epoch so far, or the newest checkpoint.
+        weights: the raw ones or their average; those that counted in validation unless given.
+        note: told of a damaged checkpoint that is passed over.
+    """
+    config, vocab = record.config, record.vocabulary
+    checkpoint = _checkpoint(record, when, note)
+    if weights is None:
+        counted = checkpoint.state["course"]["best_weights"] == "averaged"
+        weights = "averaged" if counted and checkpoint.average is not None else "raw"
+    saved = checkpoint.weights if weights == "raw" else checkpoint.average
+    if saved is None:
+        raise InvalidValue(
+            f"{record.folder}: has no averaged weights (train.averaging = "
+            f"{config.train.averaging!r}). Ask for the raw ones."
+        )
+    with own_random_stream(torch.device("cpu")):
+        model = build_model(config, len(vocab))
+    load_weights(dict(model.named_parameters()), saved)
+    return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)
+
+
+def _checkpoint(record: RunRecord, when: When, note: Callable[[str], None]) -> Checkpoint:
+    checkpoints = Checkpoints(record.checkpoints, record.identity)
+    newest = checkpoints.newest(note)
+    if newest is None:
+        raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
+    return newest if when == "last" else checkpoints.best(newest)

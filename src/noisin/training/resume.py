@@ -1,0 +1,100 @@
+"""Starting a run, or going on with one: what must be the same, and where to go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from noisin.data import Corpus
+from noisin.errors import InvalidValue
+from noisin.training.checkpoint import Checkpoints
+from noisin.training.config import RunConfig
+from noisin.training.environment import changes, environment
+from noisin.training.record import RunRecord
+from noisin.training.run import Run
+
+
+def identity(config: RunConfig, corpus: Corpus) -> dict[str, str]:
+    """What a run would have for :attr:`RunRecord.identity`."""
+    return {
+        "config": config.hash(limits=False),
+        "data": corpus.sha256,
+        "vocabulary": corpus.vocab.sha256,
+    }
+
+
+def is_new(record: RunRecord) -> bool:
+    """Whether nothing has been saved that another run could spoil."""
+    return not (record.exists and record.checkpoints.is_dir())
+
+
+def threads_to_use(record: RunRecord, config: RunConfig) -> int:
+    """The number of threads is part of the arithmetic: a run keeps the one it began with."""
+    if is_new(record):
+        return config.threads or torch.get_num_threads()
+    return int(record.environment["threads"])
+
+
+def refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None:
+    """See that the run in the folder, if there is one, is this one."""
+    if is_new(record):
+        return
+    before, now = record.identity, identity(config, corpus)
+    if before["config"] != now["config"]:
+        differences = "; ".join(record.config.differences(config))
+        raise InvalidValue(
+            f"training: {record.folder} holds a run with other settings: {differences}. Use the "
+            f"same to go on with it, or another folder."
+        )
+    for name in ("data", "vocabulary"):
+        if before[name] != now[name]:
+            raise InvalidValue(
+                f"training: {record.folder} holds a run on other data: its {name} has the sha256 "
+                f"{before[name]}, and that of {corpus.name!r} is {now[name]}. Use the same to go "
+                f"on with it, or another folder."
+            )
+
+
+def is_complete(record: RunRecord, config: RunConfig) -> bool:
+    """Whether the run has ended, by these very limits."""
+    return record.summary is not None and record.config.hash() == config.hash()
+
+
+def go_back(run: Run, checkpoints: Checkpoints, note: Callable[[str], None]) -> None:
+    """Put a new run where the newest good checkpoint was made, if there is one."""
+    checkpoints.clean_up()
+    newest = checkpoints.newest(note)
+    if newest is not None:
+        run.load(newest)
+        checkpoints.set_aside(newer_than=newest.manifest.number)
+
+
+def write_record(record: RunRecord, config: RunConfig, corpus: Corpus, run: Run) -> None:
+    """Begin the record, or bring it to where the run goes on."""
+    now = _surroundings(torch.get_num_threads(), config, corpus)
+    if run.step == 0:
+        record.write("vocabulary.json", corpus.vocab.to_json())
+        record.write("environment.json", now)
+    else:
+        before = record.environment
+        new = changes(before, now)
+        if new:
+            resumed = [*before.get("resumed", []), {"step": run.step, **new}]
+            record.write("environment.json", {**before, "resumed": resumed})
+    record.cut_metrics(run.offset)  # the rest will be written again
+    record.remove_summary()
+    record.write("config.json", config.to_json())  # the last: from now on this is a run
+
+
+def _surroundings(threads: int, config: RunConfig, corpus: Corpus) -> dict[str, Any]:
+    return {
+        **environment(threads, config.device),
+        "data": {
+            "name": corpus.name,
+            "sha256": corpus.sha256,
+            "tokens": [len(corpus.train), len(corpus.valid), len(corpus.test)],
+        },
+        "vocabulary": {"sha256": corpus.vocab.sha256, "words": len(corpus.vocab)},
+    }

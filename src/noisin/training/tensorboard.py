@@ -1,0 +1,56 @@
+"""The metrics of a run for TensorBoard, beside those that are always written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from noisin.errors import InvalidValue
+
+
+class Board:
+    """Writes lines of metrics into ``tensorboard/`` of a run, if wanted.
+
+    Args:
+        folder: of the run.
+        wanted: without it nothing is written, and tensorboard need not be installed.
+        epochs: that are over already; what an earlier session wrote beyond them is hidden.
+    """
+
+    def __init__(self, folder: Path, wanted: bool, epochs: int) -> None:
+        self._writer: Any = None
+        if not wanted:
+            return
+        if find_spec("tensorboard") is None:
+            raise InvalidValue(
+                "training: train.tensorboard needs tensorboard. Install it: "
+                "pip install 'noisin[tensorboard]'."
+            )
+        from torch.utils.tensorboard import SummaryWriter
+
+        purge = epochs + 1 if epochs else None
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, metrics: Mapping[str, Any]) -> None:
+        """One epoch."""
+        if self._writer is None:
+            return
+        for name, value in metrics.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(name, value, metrics["epoch"])
+        self._writer.flush()

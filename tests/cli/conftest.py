@@ -1,0 +1,44 @@
+"""A small corpus, and runs on it that are trained once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run import in_process
+
+SENTENCES = ["the cat sat on the mat\n", "a dog <unk> in the sun\n", "the dog saw a cat\n", "\n"]
+SMALL = ("--model.hidden_size", "8", "--train.batch_size", "4", "--train.lr", "5", "--threads", "1")
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOISIN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of text."""
+    folder = tmp_path_factory.mktemp("text") / "cats"
+    folder.mkdir()
+    for i, split in enumerate(("train", "valid", "test")):
+        lines = [SENTENCES[(j * j + i) % 4] for j in range(90 if split == "train" else 30)]
+        (folder / f"{split}.txt").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with noise, dropout and averaging, complete after two epochs."""
+    out = tmp_path_factory.mktemp("runs")
+    arguments = ("--noise.gamma", "0.5", "--model.dropout.output", "0.1", "--train.epochs", "2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NOISIN_CACHE", str(out / "cache"))
+        in_process("train", "ptb-small", "--data.name", str(text), *SMALL, *arguments, *_out(out))
+    (folder,) = out.glob("ptb-small-*")
+    return folder
+
+
+def _out(folder: Path) -> tuple[str, str]:
+    return "--out", str(folder)

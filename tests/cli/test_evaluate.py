@@ -1,0 +1,111 @@
+"""``noisin evaluate`` and ``noisin generate``: what they measure is what the library does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noisin import data
+from noisin.training import RunRecord, evaluation
+from noisin.training.restoring import restore
+from tests.cli.run import in_process
+
+
+def evaluated(run: Path, capsys: Any, *arguments: str) -> dict[str, Any]:
+    assert in_process("evaluate", str(run), "--json", *arguments) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_exact(run: Path, text: Path, capsys: Any) -> None:
+    told = evaluated(run, capsys)
+    summary = RunRecord(run).summary
+    assert summary is not None
+    assert told["perplexity"] == pytest.approx(summary["best"]["test"], rel=1e-12)
+    assert told["weights"] == "raw"
+    assert told["stderr"] is None
+    assert told["epoch"] == summary["best"]["epoch"]
+    size = len(data.load(text).test)
+    assert told["tokens"] == (size // 10 - 1) * 10
+    assert evaluated(run, capsys, "--batch-size", "1")["tokens"] == size - 1
+    metrics = RunRecord(run).metrics[-1]
+    last = ("--checkpoint", "last", "--split", "valid")
+    assert evaluated(run, capsys, *last)["perplexity"] == pytest.approx(metrics["valid"])
+    averaged = evaluated(run, capsys, *last, "--weights", "averaged")
+    assert averaged["perplexity"] == pytest.approx(metrics["valid_averaged"])
+
+
+@pytest.mark.parametrize("method", ["marginal", "arithmetic", "geometric"])
+def test_samples(method: str, run: Path, text: Path, capsys: Any) -> None:
+    arguments = ("--method", method, "--samples", "5", "--split", "valid", "--temperature", "1.2")
+    told = evaluated(run, capsys, *arguments, "--seed", "3")
+    torch.manual_seed(3)
+    score = getattr(evaluation, method)
+    expected = score(restore(RunRecord(run)).model, data.load(text).valid, 5, temperature=1.2)
+    assert told["nats"] == pytest.approx(expected.nats, rel=1e-9)
+    assert (told["K"], told["tokens"]) == (5, expected.tokens)
+    assert evaluated(run, capsys, *arguments, "--seed", "4")["nats"] != told["nats"]
+
+
+def test_the_sentence(run: Path, capsys: Any) -> None:
+    assert in_process("evaluate", str(run), "--method", "arithmetic", "--samples", "4") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("test perplexity ")
+    assert " ± " in shown
+    assert "arithmetic, 4 samples; raw weights after epoch" in shown
+
+
+def test_another_text_is_refused(run: Path, text: Path, tmp_path: Path, capsys: Any) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    other = shutil.copytree(text, tmp_path / "cats")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["data"]["name"] = str(other)
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    (other / "test.txt").write_text("the cat\n" * 30)
+    assert in_process("evaluate", str(tmp_path / "run")) == 2
+    printed = capsys.readouterr().err
+    assert "is not the text that" in printed or "another run" in printed
+
+
+def test_generate(run: Path, capsys: Any) -> None:
+    arguments = ("generate", str(run), "--prompt", "the cat", "--length", "12")
+    assert in_process(*arguments) == 0
+    first = capsys.readouterr().out
+    assert first.startswith("the cat")
+    assert in_process(*arguments) == 0
+    assert capsys.readouterr().out == first, "of the same seed"
+    shown = set()
+    for seed in ("1", "2", "3", "4"):
+        assert in_process(*arguments, "--seed", seed) == 0
+        shown.add(capsys.readouterr().out)
+    assert len(shown) > 1
+    greedy = ("--temperature", "0")
+    assert in_process(*arguments, *greedy, "--seed", "1") == 0
+    most_probable = capsys.readouterr().out
+    assert in_process(*arguments, "--top-k", "1", "--seed", "2") == 0
+    assert capsys.readouterr().out == most_probable
+    assert set(first.split()) <= {*restore(RunRecord(run)).vocab.words}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "--batch-size", "0"], "batch_size must be a whole number"),
+        (["evaluate", "--batch-size", "9999"], "too few for 9999 columns"),
+        (["evaluate", "--temperature", "0"], "temperature must be a finite number above 0"),
+        (["evaluate", "--method", "marginal", "--samples", "0"], "must be 1 or more, got 0"),
+        (["generate", "--length", "-1"], "must be 0 or more, got -1"),
+        (["generate", "--temperature", "-1"], "got -1.0"),
+        (["generate", "--top-k", "0"], "must be 1 or more"),
+        (["generate", "--seed", "-1"], "seed must be a whole number"),
+    ],
+)
+def test_bad_values(arguments: list[str], message: str, run: Path, capsys: Any) -> None:
+    command, *rest = arguments
+    assert in_process(command, str(run), *rest) == 2
+    assert message in capsys.readouterr().err

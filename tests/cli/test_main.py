@@ -1,0 +1,158 @@
+"""What all commands share: help, exit codes, one message for bad input."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noisin import cli
+from tests.cli.run import in_process, noisin
+
+COMMANDS = ("train", "evaluate", "generate", "data", "verify")
+
+
+def test_help_and_version_need_no_torch() -> None:
+    for arguments in ([], ["--version"], *([command, "--help"] for command in COMMANDS)):
+        run = noisin(*arguments, code="sys.modules['torch'] = None")
+        assert run.returncode == 0, run.stderr
+        assert run.stdout
+        assert run.stderr == ""
+
+
+def test_help_appears_at_once() -> None:
+    """No more than the time that the parser and the config take to load."""
+    code = "import time, cyclopts, pydantic, rich.table, rich.progress; print(time.process_time())"
+    parts = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = "import time, atexit; atexit.register(lambda: print(time.process_time()))"
+    whole = noisin("--help", code=ours).stdout.splitlines()[-1]
+    assert float(whole) < 2 * float(parts.stdout) + 0.3
+
+
+def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert in_process("--help") == 0
+    shown = capsys.readouterr().out
+    places = [shown.index(f"│ {command} ") for command in COMMANDS]
+    assert places == sorted(places)
+    assert "Train a language model." in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], 'Did you mean "train"'),
+        (["--nonsense"], "--nonsense"),
+        (["train", "ptb-smal"], "Did you mean 'ptb-small'?"),
+        (["train", "no-such"], "There are: compare, manual, ptb-large"),
+        (["train", "no-such.toml"], "no-such.toml: cannot be read: No such file"),
+        (["train", "--train.epoch", "3"], "Did you mean --train.epochs?"),
+        (["train", "manual", "--train.epochs", "6.5"], "train.epochs must be a whole number"),
+        (["train", "manual", "--train.epochs", "0"], "train.epochs must be 1 or more, got 0"),
+        (["train", "manual", "--train.lr", "nan"], "train.lr must be a number, got 'nan'"),
+        (["train", "manual", "--noise.family", "gausian"], 'Did you mean "gaussian"?'),
+        (["train", "manual", "--noise.family", "gamma"], "noise needs gamma or std"),
+        (["train", "manual", "--noise.gamma", "1", "--noise.std", "1"], "got both"),
+        (["train", "manual", "--model.tied", "yes"], '"true", "false"'),
+        (["train", "manual", "--noise.gamma", "1.1", "--noise.family", "bernoulli"], "(0, 1]"),
+        (["train", "--noise.gamma", "1.1"], "compare: noise is what its runs differ in"),
+        (["train", "--model.dropout.input", "0.1"], "model.dropout is what its runs differ in"),
+        (["train", "manual", "--data.name", "/no/such"], "/no/such: there is no such corpus"),
+        (["train", "ptb-small", "--data", "/no/such"], "/no/such: there is no such folder"),
+        (["train", "manual", "manual"], "manual"),
+        (["train", "manual", "--seed", "-1"], "seed must be 0 or more"),
+        (["evaluate"], "requires an argument"),
+        (["evaluate", "/no/such"], "/no/such is no run"),
+        (["evaluate", "/no/such", "--samples", "3"], "--samples is for the methods that draw"),
+        (["evaluate", "/no/such", "--split", "tests"], 'Did you mean "test"?'),
+        (["evaluate", "/no/such", "--seed", "-1"], "--seed must be 0 or more"),
+        (["evaluate", "/no/such", "--temperature", "hot"], "expected a number, got 'hot'"),
+        (["evaluate", "/no/such", "--temperature", "1e999"], "expected a finite number"),
+        (["generate", "/no/such"], "/no/such is no run"),
+        (["generate", "/no/such", "--top-k", "many"], "expected a whole number, got 'many'"),
+        (["data", "ptbb"], "Did you mean 'ptb'?"),
+        (["data", "ptb", "--data", "/no/such"], "/no/such: there is no such folder"),
+        (["data", "a", "b"], "b"),
+    ],
+)
+def test_bad_input(arguments: list[str], message: str, capsys: Any) -> None:
+    assert in_process(*arguments) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.startswith("noisin: ")
+    assert printed.err.count("noisin: ") == 1, "one message"
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
+
+
+def test_a_closed_pipe_is_no_error(text: Path) -> None:
+    command = f"{sys.executable} -m noisin data {text} | head -c 0"
+    run = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert run.stderr == ""
+
+
+def test_a_warning_is_a_line(text: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("NOISIN_CACHE", "/proc/no")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert in_process("data", str(text)) == 0
+    printed = capsys.readouterr().err
+    assert printed.startswith("noisin: The cache cannot be used")
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("--model.hidden_size 999999", "Not enough memory. Choose smaller sizes"),
+        ("--model.hidden_size 99999999999", "model.hidden_size must be 1000000 or less"),
+        ("--model.num_layers 99999999999", "model.num_layers must be 1000 or less"),
+        ("--train.batch_size 99999999999", "train.batch_size must be 1000000 or less"),
+        ("--train.batch_size 99999", "tokens are too few for 99999 columns"),
+        ("--train.eval_batch_size 9999", "tokens are too few for 9999 columns"),
+    ],
+)
+def test_too_large(setting: str, message: str, text: Path, tmp_path: Path, capsys: Any) -> None:
+    arguments = ("--data.name", str(text), "--out", str(tmp_path), "--train.epochs", "1")
+    if "batch_size" not in setting:
+        arguments += ("--train.batch_size", "4")
+    assert in_process("train", "ptb-small", *arguments, *setting.split()) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals(number: int, code: int, text: Path, tmp_path: Path) -> None:
+    """The run is saved, says so, and goes on with the same command."""
+    arguments = ("train", "manual", "--data.name", str(text), "--model.hidden_size", "8")
+    arguments += ("--train.batch_size", "4", "--threads", "1", "--out", str(tmp_path))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "noisin", *arguments, "--train.epochs", "100000"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stderr is not None
+    assert "epoch  1" in run.stderr.readline()
+    time.sleep(0.1)
+    run.send_signal(number)
+    said = run.stderr.read()
+    run.stderr.close()
+    assert run.wait() == code
+    assert said.splitlines()[-1].startswith("noisin: stopped and saved in")
+    (folder,) = tmp_path.iterdir()
+    done = len((folder / "metrics.jsonl").read_text().splitlines())
+    assert in_process(*arguments, "--train.epochs", str(done + 2)) == 0
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == done + 2
+
+
+def test_what_diverges_exits_with_1(text: Path, tmp_path: Path, capsys: Any) -> None:
+    arguments = ("--data.name", str(text), "--model.hidden_size", "8", "--train.clip", "0")
+    arguments += ("--train.batch_size", "4", "--train.lr", "1e39", "--out", str(tmp_path))
+    assert in_process("train", "manual", *arguments) == cli.FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("noisin: training: the loss is no finite number at step")

@@ -1,0 +1,125 @@
+"""Reading text: by the plain rule, in any number of blocks, and what is said to bad files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from noisin.data import load, text
+from noisin.data.text import Text, split_file, words
+from noisin.errors import InvalidData, NoisinError, Unavailable
+from tests.data.conftest import write_folder
+
+PLAIN = st.text(st.sampled_from("ab \n\t\u00a0\u2028\x0bé漢😀"), max_size=60)
+
+
+def by_the_rule(whole: str) -> list[str]:
+    lines = whole.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [word for line in lines for word in [*line.split(), "<eos>"]]
+
+
+@settings(deadline=None, derandomize=True)
+@given(PLAIN, st.integers(1, 9))
+def test_blocks_do_not_show(whole: str, block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "BLOCK", block)
+        read = [word for lines in Text("t", whole.encode()).lines() for word in words(lines)]
+    assert read == by_the_rule(whole)
+
+
+def test_the_hash_is_of_the_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc" * 200_000)
+    assert Text("x", path).sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert Text("x", path, 3, 9).sha256() == hashlib.sha256(b"abcabc").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n \n\n", "is empty"),
+        (b"caf\xe9\n", r"line 1 is not UTF-8 \(byte 0xe9\)"),
+        (b"a\nb\n\xff\n", r"line 3 is not UTF-8"),
+        (b"\xef\xbb\xbfa b\n", "byte-order mark"),
+        ("a b\n".encode("utf-16"), "line 1 has a NUL byte"),
+        (b"a b\r\nc\r\n", r"line 1 has a carriage return \(CRLF"),
+        (b"a\nb\0c\n", "line 2 has a NUL byte"),
+        (b"a\n" + b"x y " * 2**18 + b"z\nb\n", "line 2 is longer than 1,048,576 bytes"),
+    ],
+)
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_bad_content(tmp_path: Path, split: str, content: bytes, message: str) -> None:
+    write_folder(tmp_path)
+    (tmp_path / f"{split}.txt").write_bytes(content)
+    with pytest.raises(InvalidData, match=message) as caught:
+        load(tmp_path)
+    assert f"{split}.txt" in str(caught.value)
+
+
+def test_the_longest_line() -> None:
+    """Exactly so many bytes are fine, wherever the blocks begin."""
+    for before in range(0, text.BLOCK, text.BLOCK // 3):
+        whole = b"y\n" * before + b"x" * text.LONGEST_LINE + b"\n"
+        assert sum(map(len, Text("t", whole).lines())) == len(whole)
+        with pytest.raises(InvalidData, match=f"line {before + 1} is longer than"):
+            list(Text("t", b"y\n" * before + b"x" * (text.LONGEST_LINE + 1) + b"\n").lines())
+
+
+def test_lines_are_counted_over_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BLOCK", 4)
+    with pytest.raises(InvalidData, match="line 8 is not UTF-8"):
+        list(Text("t", b"a b\n" * 7 + b"\xff\n").lines())
+
+
+def test_the_mark_is_seen_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BLOCK", 1)
+    with pytest.raises(InvalidData, match="byte-order mark"):
+        list(Text("t", b"\xef\xbb\xbfa b\n").lines())
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="no.txt: cannot be read: No such file"):
+        Text(str(tmp_path / "no.txt"), tmp_path / "no.txt").sha256()
+    with pytest.raises(Unavailable, match="got a folder or a device"):
+        Text(str(tmp_path), tmp_path).sha256()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Unavailable, match="got a folder or a device"):
+        Text("pipe", tmp_path / "pipe").sha256()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(folder: Path) -> None:
+    (folder / "valid.txt").chmod(0)
+    with pytest.raises(Unavailable, match="valid.txt: cannot be read: Permission denied"):
+        load(folder)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(st.text("ab ", min_size=1, max_size=9), min_size=40, max_size=80))
+def test_a_split_file_is_the_file(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("split") / "book.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    parts = split_file(path)
+    pieces = [b"".join(part.blocks()) for part in parts.values()]
+    assert b"".join(pieces) == path.read_bytes()
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    size = path.stat().st_size
+    assert 0 <= len(pieces[0]) - 0.8 * size <= 10, "cut at the next end of a line"
+
+
+@pytest.mark.parametrize("content", [b"", b"one line", b"one\ntwo\n", b"a\n" + b"b" * 99])
+def test_a_file_too_short_to_split(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "book.txt"
+    path.write_bytes(content)
+    with pytest.raises(NoisinError, match="book.txt.*(is empty|too short to be split)"):
+        load(path)

@@ -1,0 +1,219 @@
+"""Settings: what is refused, from flags and files alike, and with which words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from noisin import parameters
+from noisin.errors import InvalidValue, NoisinError
+from noisin.noise import FAMILIES
+from noisin.training import RunConfig
+from noisin.training import config as module
+from noisin.training.config import NoiseConfig, ScheduleConfig, explain
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"train": {"epochs": 6.5}}, "config: train.epochs must be a whole number, got 6.5."),
+    ({"train": {"epochs": "6.5"}}, "config: train.epochs must be a whole number, got '6.5'."),
+    ({"train": {"epochs": "1_000"}}, "config: train.epochs must be a whole number, got '1_000'."),
+    ({"train": {"epochs": "²"}}, "config: train.epochs must be a whole number, got '²'."),
+    ({"train": {"epochs": True}}, "config: train.epochs must be a whole number, got True."),
+    ({"train": {"epochs": -3}}, "config: train.epochs must be 1 or more, got -3."),
+    ({"train": {"epochs": "-3"}}, "config: train.epochs must be 1 or more, got -3."),
+    ({"train": {"epochs": None}}, "config: train.epochs must be a valid integer, got None."),
+    ({"train": {"lr": float("nan")}}, "config: train.lr must be a finite number, got nan."),
+    ({"train": {"lr": float("inf")}}, "config: train.lr must be a finite number, got inf."),
+    ({"train": {"lr": "nan"}}, "config: train.lr must be a number, got 'nan'."),
+    ({"train": {"lr": "3O"}}, "config: train.lr must be a number, got '3O'."),
+    ({"train": {"lr": False}}, "config: train.lr must be a number, got False."),
+    ({"train": {"lr": "1e999"}}, "config: train.lr must be a finite number, got '1e999'."),
+    ({"train": {"lr": 0}}, "config: train.lr must be more than 0.0, got 0."),
+    ({"train": {"lr_decay": 0.5}}, "config: train.lr_decay must be 1.0 or more, got 0.5."),
+    ({"train": {"epoch": 3}}, "config: train.epoch is no setting. Did you mean epochs?"),
+    ({"trian": {}}, "config: trian is no setting. Did you mean train?"),
+    ({"train": 3}, "config: train must be a section of settings, got 3."),
+    ({"train": {"optimizer": "sdg"}}, "train.optimizer must be 'sgd' or 'adamw', got 'sdg'."),
+    ({"train": {"optimizer": "adamw"}}, "config: train.lr must be 1 or less with adamw, got 30."),
+    ({"model": {"tied": "maybe"}}, "config: model.tied must be true or false, got 'maybe'."),
+    ({"model": {"dropout": {"input": 1}}}, "config: model.dropout.input must be less than 1.0"),
+    (
+        {"model": {"num_layers": 1, "embedding_size": 3}},
+        "config: model.embedding_size must be hidden_size (650) for one layer with tied weights",
+    ),
+    ({"noise": {}}, "config: noise needs gamma or std, exactly one of them, got neither."),
+    ({"noise": {"gamma": 1, "std": 1}}, "exactly one of them, got both."),
+    ({"noise": {"gamma": -1}}, "config: noise.Gaussian: gamma is the standard deviation"),
+    ({"noise": {"std": 1e6}}, "config: noise.std must be 100000.0 or less, got 1000000.0."),
+    ({"noise": {"gamma": 1, "alpha": 2}}, "config: noise.alpha is the shape of gamma and beta"),
+    ({"noise": {"family": "beta", "gamma": 1, "alpha": 0}}, "noise.Beta: alpha is the shape"),
+    ({"noise": {"gamma": 1, "site": "state"}}, "noise.site must be read: state is for model.cell"),
+    ({"noise": {"gamma": 1}, "train": {"objective": "penalty"}}, "train.objective must be noise, "),
+    ({"train": {"objective": "penalty"}}, "train.objective must be noise where there is no"),
+    ({"train": {"K": 2}}, "config: train.K must be 1 where no noise is drawn, got 2."),
+    ({"seed": 2**32}, "config: seed must be 4294967295 or less, got 4294967296."),
+    ({"data": {"name": ""}}, "config: data.name must be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "message"), BAD, ids=lambda v: str(v)[:40])
+def test_what_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidValue) as error:
+        RunConfig.parse(values)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_all_mistakes_are_in_one_message() -> None:
+    with pytest.raises(InvalidValue) as error:
+        RunConfig.parse({"train": {"epochs": 0, "clipp": 1}, "seed": "x"}, "mine.toml")
+    assert str(error.value).splitlines() == [
+        "mine.toml: config: 3 settings are wrong.",
+        "  train.epochs must be 1 or more, got 0.",
+        "  train.clipp is no setting. Did you mean clip?",
+        "  seed must be a whole number, got 'x'.",
+    ]
+
+
+def test_what_noise_itself_would_say() -> None:
+    for family, name in module._LAWS.items():
+        for wrong in (-1.0, 0.0, 2.0, 1e300):
+            said = configured = "nothing"
+            try:
+                parameters.check(name, "gamma", wrong)
+            except NoisinError as error:
+                said = str(error)
+            try:
+                NoiseConfig(family=family, gamma=wrong)
+            except NoisinError as error:
+                configured = str(error).removeprefix("config: ")
+            assert configured == said
+
+
+def test_the_families_are_those_that_there_are() -> None:
+    assert {family: law.__name__ for family, law in FAMILIES.items()} == module._LAWS
+    assert set(FAMILIES) == set(module.FamilyName.__args__)  # type: ignore[attr-defined]
+
+
+def test_text_reads_as_numbers() -> None:
+    """A flag is text; a file holds numbers."""
+    flags = RunConfig.parse({"train": {"epochs": "7", "lr": "2e1"}, "model": {"tied": "false"}})
+    files = RunConfig.parse({"train": {"epochs": 7, "lr": 20}, "model": {"tied": False}})
+    assert flags == files
+    assert flags.hash() == files.hash()
+
+
+def test_files(tmp_path: Path) -> None:
+    toml = tmp_path / "run.toml"
+    toml.write_text('seed = 7\n[noise]\nfamily = "gumbel"\nstd = 0.5\n[train]\nlr = 20\n')
+    config = RunConfig.from_toml(toml)
+    assert config == RunConfig.parse(
+        {"seed": 7, "noise": {"family": "gumbel", "std": 0.5}, "train": {"lr": 20}}
+    )
+    (tmp_path / "run.json").write_text(config.to_json())
+    assert RunConfig.from_json(tmp_path / "run.json") == config
+    assert json.loads(config.to_json())["train"]["bptt"] == 35
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"seed = ", "cannot be understood"),
+        (b"\xff\xfe", "cannot be understood"),
+        (b"[train]\nlr = nan", "train.lr must be a finite number"),
+        (b"a = " + b"[" * 100_000, "run.toml"),
+        (b"seed = 3\nseed = 4", "cannot be understood"),
+    ],
+)
+def test_bad_files(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_bytes(content)
+    with pytest.raises(InvalidValue, match=message):
+        RunConfig.from_toml(tmp_path / "run.toml")
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="No such file"):
+        RunConfig.from_toml(tmp_path / "no.toml")
+    with pytest.raises(InvalidValue, match="Is a directory"):
+        RunConfig.from_toml(tmp_path)
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(InvalidValue, match="must hold settings by name"):
+        RunConfig.from_json(tmp_path / "list.json")
+
+
+def test_a_config_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        RunConfig().train.lr = 3.0  # type: ignore[misc]
+
+
+def test_the_defaults_are_the_papers_recipe() -> None:
+    config = RunConfig()
+    train = config.train
+    assert (train.bptt, train.batch_size, train.clip, train.lr) == (35, 80, 0.25, 30)
+    assert (train.lr_decay, train.epochs, train.weight_decay, train.K) == (1.2, 200, 0, 1)
+    assert (train.optimizer, train.averaging, config.seed) == ("sgd", "from_start", 1111)
+    assert (config.model.cell, config.model.num_layers, config.model.tied) == ("lstm", 2, True)
+
+
+def test_every_setting_says_what_it_is() -> None:
+    def check(section: Any) -> None:
+        for name, field in section.model_fields.items():
+            inner = field.annotation
+            if isinstance(inner, type) and issubclass(inner, module.Section):
+                check(inner)
+            else:
+                assert field.description, f"{section.__name__}.{name}"
+                assert field.description.endswith(".")
+
+    check(RunConfig)
+    check(NoiseConfig)
+
+
+def test_what_a_hash_sees() -> None:
+    base = RunConfig()
+    longer = RunConfig.parse({"train": {"epochs": 300, "minutes": 5, "patience": 3}})
+    elsewhere = RunConfig.parse({"data": {"folder": "/data"}, "train": {"save_minutes": 1}})
+    other = RunConfig.parse({"train": {"clip": 0.3}})
+    assert base.hash() == elsewhere.hash()
+    assert base.hash() != longer.hash()
+    assert base.hash(limits=False) == longer.hash(limits=False)
+    assert base.hash(limits=False) != other.hash(limits=False)
+    assert base.differences(other) == ["train.clip = 0.25 and 0.3"]
+    noisy = RunConfig.parse({"noise": {"gamma": 1}})
+    assert "noise.gamma = None and 1.0" in base.differences(noisy)
+
+
+def test_pydantic_called_by_others() -> None:
+    """As cyclopts does: its error can be said in our words."""
+    with pytest.raises(ValidationError) as error:
+        TypeAdapter(RunConfig).validate_python({"train": {"epochs": "six"}})
+    assert str(explain(error.value)) == ("config: train.epochs must be a whole number, got 'six'.")
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+names = st.sampled_from(["train", "noise", "model", "data", "seed", "lr", "gamma", "epochs", "K"])
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names | st.text(max_size=4), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(names | st.text(max_size=4), values))
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_given_is_taken_or_refused(given_values: dict[str, Any]) -> None:
+    try:
+        config = RunConfig.parse(given_values)
+    except NoisinError:
+        return
+    assert RunConfig.parse(json.loads(config.to_json())) == config
+
+
+def test_schedules() -> None:
+    with pytest.raises(InvalidValue, match="start must be 1.0 or less"):
+        ScheduleConfig(kind="linear", start=2)

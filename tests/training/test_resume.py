@@ -1,0 +1,189 @@
+"""A run that was stopped or killed ends in the same bits as one that was not."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noisin.data import Corpus, Vocabulary
+from noisin.errors import InvalidValue, Unsupported
+from noisin.training import RunRecord, evaluation, resume
+from noisin.training.device import use_threads
+from tests.training import toy
+
+KILLS = int(os.environ.get("NOISIN_KILLS", "3"))  # `make stress` asks for more
+
+# Everything that draws, counts or carries is on, and saves come at odd places.
+SETTINGS: dict[str, Any] = {
+    "nt": toy.config(
+        noise={"gamma": 0.5, "schedule": {"kind": "linear", "epochs": 3}},
+        train={"averaging": "nt", "nt_window": 1, "lr": 20.0, "epochs": 5}
+        | {"save_steps": 4, "variable_length": True},
+    ),
+    "from_start": toy.config(
+        noise={"family": "gamma", "feedback": False},
+        model={"cell": "gru", "dropout": {"recurrent": 0.3, "input": 0.1, "locked": True}},
+        train={"optimizer": "adamw", "lr": 0.01, "K": 2, "save_steps": 7, "clean_tokens": 300},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def whole(request: Any, tmp_path_factory: Any) -> tuple[str, dict[str, Any], int]:
+    """A run that nothing happened to, its result, and how often it touched the file system."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    counted = out.with_name("events")
+
+    outcome = toy.run(
+        out,
+        settings=SETTINGS[request.param],
+        before=lambda: toy.at_file_events(out, lambda n: counted.write_text(str(n))),
+    )
+    assert outcome == toy.Outcome(0, "", [])
+    averaged = [line["valid_averaged"] is not None for line in RunRecord(out).metrics]
+    assert averaged == {"nt": [False] * 3 + [True] * 2, "from_start": [True] * 3}[request.param]
+    return request.param, toy.result(out), int(counted.read_text())
+
+
+@pytest.mark.parametrize("kill", range(KILLS))
+def test_killed_anywhere(whole: Any, kill: int, tmp_path: Path) -> None:
+    """Killed when it touches some file, most of them in a save, and again at a random moment."""
+    name, expected, events = whole
+    out, settings = tmp_path / "run", SETTINGS[name]
+    dice = random.Random(f"{name} {kill}")
+    n = dice.randrange(1, events)
+    outcome = toy.run(out, settings=settings, before=toy.signal_at(out, n, signal.SIGKILL))
+    assert outcome.code == -signal.SIGKILL
+    process = toy.Process(out, settings)
+    time.sleep(dice.uniform(0, 0.5))
+    process.signal(signal.SIGKILL)
+    assert process.wait().code in (-signal.SIGKILL, 0)  # there may have been little left to do
+    assert len(RunRecord(out).metrics) <= len(expected["metrics"])
+    assert toy.run(out, settings=settings) == toy.Outcome(0, "", [])
+    assert toy.result(out) == expected
+    assert not list((out / "checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_stop(whole: Any, number: int, tmp_path: Path) -> None:
+    name, expected, events = whole
+    out, settings = tmp_path / "run", SETTINGS[name]
+    outcome = toy.run(out, settings=settings, before=toy.signal_at(out, events // 2, number))
+    assert outcome.code == 128 + number
+    assert f"saved in {out}" in outcome.message
+    again = toy.run(out, settings=settings, before=toy.signal_at(out, 5, number))
+    assert again.code == 128 + number
+    assert toy.run(out, settings=settings) == toy.Outcome(0, "", [])
+    assert toy.result(out) == expected
+
+
+def test_a_signal_while_evaluating(whole: Any, tmp_path: Path) -> None:
+    """It does not wait for the evaluation, and saves the raw weights, not the average."""
+    name, expected, _ = whole
+    out, settings = tmp_path / "run", SETTINGS[name]
+
+    def before() -> None:
+        measure, calls = evaluation.perplexity, itertools.count()
+
+        def measure_or_stop(*args: Any, **kwargs: Any) -> Any:
+            if next(calls) == 7:  # in the third epoch; of an average in one of the settings
+                os.kill(os.getpid(), signal.SIGTERM)
+            return measure(*args, **kwargs)
+
+        evaluation.perplexity = measure_or_stop
+
+    assert toy.run(out, settings=settings, before=before).code == 143
+    assert len(RunRecord(out).metrics) < len(expected["metrics"])
+    assert toy.run(out, settings=settings) == toy.Outcome(0, "", [])
+    assert toy.result(out) == expected
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+def test_a_second_signal_stops_at_once(number: int, code: int, tmp_path: Path) -> None:
+    out, settings = tmp_path / "run", toy.config(train={"save_steps": 1})
+    outcome = toy.run(out, settings=settings, before=toy.signal_at(out, 40, number, number))
+    assert outcome.code == code
+    assert "saved" not in outcome.message
+    assert toy.run(out, settings=settings).code == 0
+
+
+def test_a_longer_limit_goes_on(tmp_path: Path) -> None:
+    """Two epochs and then two more are four, and a complete run is left alone."""
+    toy.fit(tmp_path / "four", train={"epochs": 4})
+    toy.fit(tmp_path / "two", train={"epochs": 2})
+    summary = RunRecord(tmp_path / "two").summary
+    assert summary is not None
+    assert summary["ended"] == "epochs"
+    before = (tmp_path / "two" / "summary.json").stat().st_mtime_ns
+    toy.fit(tmp_path / "two", train={"epochs": 2})
+    assert (tmp_path / "two" / "summary.json").stat().st_mtime_ns == before
+    toy.fit(tmp_path / "two", train={"epochs": 4})
+    assert toy.result(tmp_path / "two") == toy.result(tmp_path / "four")
+    assert RunRecord(tmp_path / "two").config.train.epochs == 4
+
+
+def test_a_run_cut_short_in_an_epoch_does_not_go_on(tmp_path: Path) -> None:
+    toy.fit(tmp_path / "run", train={"tokens": 300})
+    files = toy.result(tmp_path / "run")
+    assert [line["tokens"] for line in files["metrics"]] == [320]
+    with pytest.raises(Unsupported, match="in the middle of an epoch"):
+        toy.fit(tmp_path / "run", train={"tokens": 900})
+    assert toy.result(tmp_path / "run") == files
+
+
+def test_another_machine_is_noted(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    toy.fit(out, train={"epochs": 1})
+    environment = RunRecord(out).environment
+    RunRecord(out).write("environment.json", {**environment, "processor": "abacus"})
+    toy.fit(out, train={"epochs": 2})
+    (resumed,) = RunRecord(out).environment["resumed"]
+    assert resumed == {"step": 10, "processor": environment["processor"]}
+
+
+def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
+    """For sums depend on it; the process gets its own number back."""
+    record, settings = RunRecord(tmp_path / "run"), toy.config(threads=None)
+    assert resume.threads_to_use(record, settings) == torch.get_num_threads() == 1
+    assert resume.threads_to_use(record, toy.config(threads=3)) == 3
+    toy.fit(tmp_path / "run", train={"epochs": 1}, threads=None)
+    assert record.environment["threads"] == 1
+    record.write("environment.json", {**record.environment, "threads": 2})
+    assert resume.threads_to_use(record, settings) == 2
+    with use_threads(2):
+        assert torch.get_num_threads() == 2
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "message"),
+    [
+        ({"train": {"lr": 4.0}}, toy.corpus(), "train.lr = 5.0 and 4.0"),
+        ({"seed": 7, "noise": None}, toy.corpus(), "noise.gamma = 0.5 and None"),
+        ({}, toy.corpus(seed=1), "other data: its data has the sha256 0000"),
+        ({}, replace(toy.corpus(), vocab=Vocabulary(("a", "<eos>"))), "its vocabulary has"),
+    ],
+)
+def test_another_run_is_refused(changes: Any, text: Corpus, message: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    toy.fit(out, train={"epochs": 1})
+    before = toy.result(out)
+    outcome = toy.run(out, settings=toy.config(**changes), text=text)
+    assert outcome.code == 2
+    assert message in outcome.message
+    assert toy.result(out) == before
+
+
+def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(InvalidValue, match="holds 'thesis.tex' and no run"):
+        toy.fit(tmp_path)

@@ -1,0 +1,319 @@
+"""The recipe: what a step does, what an epoch measures, when a run ends."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import noisin
+from noisin import analysis, objective
+from noisin.data import Windows
+from noisin.errors import InvalidValue, Unavailable
+from noisin.models import detach
+from noisin.training import RunRecord, Trainer, evaluation, restore
+from noisin.training.build import build_model, build_noise, build_objective
+from noisin.training.config import NoiseConfig
+from tests.training import toy
+
+
+def own_loop(settings: Any) -> tuple[list[torch.Tensor], list[torch.Tensor], list[float]]:
+    """The same run by a loop of one's own: last weights, their mean, and training perplexities."""
+    torch.manual_seed(settings.seed)
+    text, train = toy.corpus(), settings.train
+    model = build_model(settings, len(text.vocab))
+    parameters, iterates, perplexities = list(model.parameters()), [], []
+    optimizer = torch.optim.SGD(parameters, lr=train.lr)
+    windows = Windows(text.train, train.batch_size, train.bptt)
+    for epoch in range(train.epochs):
+        state, total = None, 0.0
+        for window in windows.epoch(epoch):
+            loss, state = model.loss(window.x, window.target, detach(state))
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, train.clip)
+            optimizer.step()
+            iterates.append([p.detach().clone() for p in parameters])
+            total += loss.item() * window.target.numel()
+        perplexities.append(math.exp(total / windows.tokens))
+    mean = [torch.stack(values).double().mean(0) for values in zip(*iterates, strict=True)]
+    return iterates[-1], mean, perplexities
+
+
+def test_a_run_is_what_a_loop_of_ones_own_does(tmp_path: Path) -> None:
+    settings = toy.config(train={"lr_decay": 1.0, "epochs": 2})
+    record = Trainer(settings, tmp_path / "run").fit(toy.corpus())
+    last, mean, perplexities = own_loop(settings)
+    raw = restore(record, "last").model
+    averaged = restore(record, "last", "averaged").model
+    for ours, theirs in zip(raw.parameters(), last, strict=True):
+        torch.testing.assert_close(ours.detach(), theirs, rtol=1e-5, atol=1e-6)
+    for ours, theirs in zip(averaged.parameters(), mean, strict=True):
+        torch.testing.assert_close(ours.detach().double(), theirs, rtol=1e-4, atol=1e-5)
+    assert [line["train"] for line in record.metrics] == pytest.approx(perplexities, rel=1e-5)
+
+
+def test_what_an_epoch_measures(tmp_path: Path) -> None:
+    text = toy.corpus()
+    record = toy.fit(tmp_path / "run", train={"epochs": 2, "clean_tokens": 500})
+    line, summary = record.metrics[-1], record.summary
+
+    def perplexity(ids: Any, *which: Any) -> float:
+        return evaluation.perplexity(restore(record, *which).model, ids).perplexity
+
+    assert line["valid"] == perplexity(text.valid, "last", "raw")
+    assert line["valid_averaged"] == perplexity(text.valid, "last", "averaged")
+    assert line["train_clean"] == perplexity(text.train[:501], "last", "raw")
+    assert line["train_clean"] < line["train"], "noise and dropout are off"
+    assert (line["epoch"], line["step"], line["tokens"]) == (2, 20, 2 * 99 * 8)
+    assert (line["lr"], line["noise_std"], line["penalty"]) == (5.0, 0.5, None)
+    assert summary["best"]["test"] == perplexity(text.test)
+    assert summary["best"]["valid"] == perplexity(text.valid)
+    assert summary["last"] == line
+    assert summary["parameters"] == sum(p.numel() for p in restore(record).model.parameters())
+    assert summary["config"] == record.config.hash()
+
+
+def test_the_same_seed_starts_from_the_same_weights(tmp_path: Path) -> None:
+    """Whatever the noise and the dropout, so that runs can be compared."""
+    variants: dict[str, Any] = {
+        "plain": {"noise": None, "model": {"dropout": {}}},
+        "noise": {"model": {"dropout": {}}},
+        "dropout": {"noise": None},
+        "other": {"seed": 2},
+    }
+    weights = {}
+    for name, changes in variants.items():
+        record = toy.fit(tmp_path / name, train={"tokens": 1, "lr": 1e-30}, **changes)
+        model = restore(record).model
+        matrices = [p.flatten() for p in model.parameters() if p.dim() > 1]  # biases are zero
+        weights[name] = torch.cat(matrices)
+    assert torch.equal(weights["plain"], weights["noise"])
+    assert torch.equal(weights["plain"], weights["dropout"])
+    assert not torch.equal(weights["plain"], weights["other"])
+
+
+def test_the_step_size_falls_when_validation_does_not(tmp_path: Path) -> None:
+    record = toy.fit(tmp_path / "run", train={"lr": 40.0, "lr_decay": 2.0, "epochs": 8})
+    best, lr = math.inf, 40.0
+    for line in record.metrics:
+        assert line["lr"] == lr
+        lr = lr if line["valid"] < best else lr / 2
+        best = min(best, line["valid"])
+    assert lr < 40
+    assert record.summary["best"]["valid"] == best
+
+
+def test_the_non_monotone_trigger(tmp_path: Path) -> None:
+    """Averaging begins after the first epoch that is worse than all but the last n."""
+    settings = {"averaging": "nt", "nt_window": 2, "lr": 40.0, "epochs": 9}
+    record = toy.fit(tmp_path / "run", train=settings)
+    history = [line["valid"] for line in record.metrics]
+    first = next(k for k in range(len(history)) if k > 2 and history[k] > min(history[: k - 2]))
+    averaged = [line["valid_averaged"] is not None for line in record.metrics]
+    assert averaged == [False] * (first + 1) + [True] * (8 - first)
+    assert any(averaged)
+    counted = [line["valid_averaged"] or line["valid"] for line in record.metrics]
+    best = record.summary["best"]
+    assert best["epoch"] == 1 + int(np.argmin(counted))
+    assert best["weights"] == "averaged"
+    score = evaluation.perplexity(restore(record).model, toy.corpus().valid)
+    assert score.perplexity == min(counted)
+
+
+def test_variable_lengths_scale_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[int, float]] = []
+    step = torch.optim.SGD.step
+
+    def spy(self: Any, *args: Any) -> Any:
+        steps.append((lengths[len(steps)], self.param_groups[0]["lr"]))
+        return step(self, *args)
+
+    windows = Windows(toy.corpus().train, 8, 10, variable=True, seed=1111)
+    lengths = [len(window.x) for window in windows.epoch(0)]
+    monkeypatch.setattr(torch.optim.SGD, "step", spy)
+    toy.fit(tmp_path / "run", train={"variable_length": True, "epochs": 1})
+    assert steps == [(T, 5.0 * T / 10) for T in lengths]
+    assert len(set(lengths)) > 2
+
+
+# Objectives
+
+
+def window() -> Any:
+    return next(iter(Windows(toy.corpus().train, 8, 10).epoch(0)))
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_noise_samples(K: int) -> None:
+    """The loss is minus the objective per word, of which objective.estimate is the reference."""
+    settings = toy.config(train={"K": K}, model={"dropout": {}})
+    model, w = build_model(settings, toy.WORDS), window()
+    torch.manual_seed(3)
+    nll, penalty, state = build_objective(settings, 0)(model, w.x, w.target, None)
+    torch.manual_seed(3)
+    estimate = objective.estimate(model, objective.Batch(w.x, w.target), K)
+    torch.testing.assert_close(nll, -estimate.bound / w.target.numel())
+    assert penalty == 0
+    assert state[0][0].shape == (1, K * 8, 6)
+
+
+def test_the_penalty_is_the_explicit_regularizer(tmp_path: Path) -> None:
+    strong = {"gamma": 0.7, "mode": "additive", "feedback": False, "noisy_layers": "last"}
+    settings = toy.config(
+        noise=strong, train={"objective": "penalty", "epochs": 1}, model={"dropout": {}}
+    )
+    model, w = build_model(settings, toy.WORDS), window()
+    nll, penalty, _ = build_objective(settings, 0)(model, w.x, w.target, None)
+    h, _ = model.encode(w.x)
+    regularizer = analysis.explicit_regularizer(
+        model.likelihood, model.V, h, noisin.noise.Gaussian(0.7), "additive", K=1, bias=model.bias
+    )
+    torch.testing.assert_close(penalty, regularizer.closed_form / w.target.numel())
+    torch.testing.assert_close(nll, model.loss(w.x, w.target)[0])
+    (line,) = Trainer(settings, tmp_path / "run").fit(toy.corpus()).metrics
+    assert line["penalty"] > 0
+    assert line["noise_std"] == 0.7
+
+
+def test_gamma_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noises = []
+    set_noise = noisin.set_noise
+    monkeypatch.setattr(
+        noisin, "set_noise", lambda model, noise: (noises.append(noise), set_noise(model, noise))
+    )
+    noise = {"family": "bernoulli", "gamma": 0.5, "schedule": {"kind": "cosine", "epochs": 2}}
+    record = toy.fit(tmp_path / "run", noise=noise)
+    assert [noise.std for noise in noises] == pytest.approx([0.0, 0.5, 1.0])
+    assert noises[-1] == noisin.noise.Bernoulli(0.5)
+    assert [line["noise_std"] for line in record.metrics] == pytest.approx([0.0, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("family", noisin.noise.FAMILIES)
+def test_every_family_can_be_built(family: str) -> None:
+    noise = build_noise(NoiseConfig(family=family, std=0.5))
+    assert noise is not None
+    assert noise.std == pytest.approx(0.5)
+    half = NoiseConfig(family=family, gamma=noise.gamma, schedule={"kind": "linear", "epochs": 2})
+    assert build_noise(half, epoch=1).std == pytest.approx(0.25)
+    assert build_noise(half, epoch=0).std == 0
+    assert build_noise(half, epoch=9) == noise
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "ended", "epochs"),
+    [
+        ({"epochs": 2}, "epochs", 2),
+        ({"tokens": 1000}, "tokens", 2),
+        ({"tokens": 792}, "tokens", 1),
+        ({"minutes": 1e-9}, "minutes", 1),
+        ({"patience": 2, "epochs": 50, "lr": 1e-30}, "patience", 3),
+    ],
+)
+def test_limits(limits: dict[str, Any], ended: str, epochs: int, tmp_path: Path) -> None:
+    record = toy.fit(tmp_path / "run", train=limits)
+    assert record.summary["ended"] == ended
+    assert len(record.metrics) == epochs
+    if "tokens" in limits:
+        assert limits["tokens"] <= record.summary["tokens"] < limits["tokens"] + 80
+
+
+# Manners
+
+
+def test_the_callers_random_stream_is_left_alone(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    toy.fit(tmp_path / "run", train={"epochs": 1})
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noisin.training.clock.TELL", 0.0)
+    seen = toy.Seen()
+    record = toy.fit(tmp_path / "run", seen, train={"epochs": 2})
+    assert seen.titles == ["run"]
+    assert seen.ended == 1
+    assert seen.epochs == record.metrics
+    assert [status.epoch for status in seen.statuses] == [1] * 10 + [2] * 10
+    done = [status.done for status in seen.statuses]
+    assert done == sorted(done)
+    assert done[9] == pytest.approx(0.5)
+    assert seen.statuses[-1].seconds_left == pytest.approx(0, abs=1e-6)
+    assert all(status.tokens_per_second > 0 for status in seen.statuses)
+    assert seen.statuses[-1].perplexity == record.metrics[-1]["train"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": {"batch_size": 500}}, "too few for 500 columns"),
+        ({"train": {"eval_batch_size": 150}}, "too few for 150 columns"),
+        ({"device": "cuda"}, "torch finds no such device"),
+        ({"train": {"tensorboard": True}}, "pip install 'noisin\\[tensorboard\\]'"),
+    ],
+)
+def test_what_cannot_be_trained_leaves_the_folder_usable(
+    changes: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("noisin.training.tensorboard.find_spec", lambda _: None)
+    with pytest.raises(InvalidValue, match=message):
+        toy.fit(tmp_path / "run", **changes)
+    assert toy.fit(tmp_path / "run", train={"epochs": 1}).summary
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    record = toy.fit(tmp_path / "run", train={"tensorboard": True})
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    written = [(event.step, event.value) for event in events.Scalars("valid")]
+    assert written == [
+        (line["epoch"], pytest.approx(line["valid"], rel=1e-6)) for line in record.metrics
+    ]
+
+
+def test_the_code_in_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), names)
+    assert names["restored"].weights == "averaged"
+    assert len(names["record"].metrics) == 2
+
+
+# Getting a model back
+
+
+def test_restore(tmp_path: Path) -> None:
+    record = toy.fit(tmp_path / "run", train={"averaging": "none", "epochs": 1})
+    restored = restore(record)
+    assert not restored.model.training
+    assert restored.vocab == toy.corpus().vocab
+    assert (restored.epoch, restored.weights) == (1, "raw")
+    assert restored.model.layers[0].rnn.noise == noisin.noise.Gaussian(0.5)
+    with pytest.raises(InvalidValue, match="has no averaged weights"):
+        restore(record, weights="averaged")
+
+
+def test_restore_from_what_is_no_run(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path)
+    with pytest.raises(InvalidValue, match="is no run"):
+        restore(record)
+    record.write("config.json", toy.config().to_json())
+    with pytest.raises(Unavailable, match=r"vocabulary.json: cannot be read"):
+        restore(record)
+    record.write("vocabulary.json", toy.corpus().vocab.to_json())
+    with pytest.raises(InvalidValue, match=r"environment.json does not tell"):
+        restore(record)
