@@ -91,12 +91,15 @@ def test_results_are_kept_with_the_machine_that_made_them(tmp_path: Path) -> Non
 
 
 def test_the_limit_does_the_products_of_a_layer() -> None:
-    """Six products of 2·T·N·H·4H operations, forward and backward, are all that it does."""
+    """Six products of 2·T·N·H·4H operations, forward and backward, are all that it does.
+
+    The counter does not see the one that is added in place.
+    """
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
         Problem(TOY).gemms()()
-    assert counter.get_total_flops() == 6 * 2 * TOY.T * TOY.N * TOY.H * 4 * TOY.H
+    assert counter.get_total_flops() == 5 * 2 * TOY.T * TOY.N * TOY.H * 4 * TOY.H
 
 
 def test_every_benchmark_runs() -> None:

@@ -134,7 +134,7 @@ QUANTILES: list[tuple[noise.Family, Callable[..., np.ndarray]]] = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(("n", "quantile"), QUANTILES, ids=str)
+@pytest.mark.parametrize(("n", "quantile"), QUANTILES, ids=[str(n) for n, _ in QUANTILES])
 def test_quantiles_of_known_uniforms(
     n: noise.Family,
     quantile: Callable[..., np.ndarray],
