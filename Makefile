@@ -3,13 +3,17 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test stress lint clean
+.PHONY: run test stress bench lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
 
 test: $(READY) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Speed and memory against torch's own: prints ratios and bars, exits with 1 where one is missed.
+bench: $(READY)
+	$(BIN)/python -m benchmarks
 
 # Kill and resume runs many times; `make test` does so three times.
 stress: $(READY)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from benchmarks.rivals import Problem, Size, kernels_present
+from benchmarks.rivals import Problem, Size, can_pack, kernels_present
 from benchmarks.timing import Comparison, compare
 
 SIZES = [
@@ -18,30 +18,27 @@ SIZES = [
 ]
 
 
-def compare_layers(sizes: Iterable[Size] = SIZES, budget: float = 12.0) -> Iterator[Comparison]:
+def compare_layers(sizes: Iterable[Size] = SIZES, budget: float = 10.0) -> Iterator[Comparison]:
     """One comparison per size."""
     kernels = kernels_present()
     for size in sizes:
         problem = Problem(size)
         rivals = {"torch": problem.torch(), "gemms": problem.gemms(), "loop": problem.loop()}
+        if can_pack():
+            rivals["packed"] = problem.gemms(packed=True)
         rivals |= {kernel: problem.noisy(kernel) for kernel in kernels}
-        rivals["given"] = problem.noisy("auto", given=True)
         yield compare(str(size), rivals, budget)
 
 
-def main() -> None:
-    """Print the ratios to torch, size by size: ``python -m benchmarks.layers [650 [20]]``."""
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    budget = float(sys.argv[2]) if len(sys.argv) > 2 else 12.0
+def main(words: list[str]) -> None:
+    """``python -m benchmarks.layers LSTM 650``: the sizes whose names have all these words."""
     torch.set_num_threads(2)
-    for comparison in compare_layers([size for size in SIZES if wanted in str(size)], budget):
-        told = ""
-        for rival in list(comparison.rounds)[1:]:
-            low, median, high = comparison.ratio(rival, "torch")
-            told += f"  {rival} {median:.3f} [{low:.3f}, {high:.3f}]"
-        milliseconds = 1e3 * comparison.spread("torch").median
-        print(f"{comparison.case:>18}  torch {milliseconds:7.2f} ms{told}", flush=True)
+    for found in compare_layers([s for s in SIZES if all(word in str(s) for word in words)]):
+        print(f"{found.case}, torch {1e3 * found.spread('torch').median:.2f} ms:", flush=True)
+        for rival in found.rounds:
+            low, median, high = found.ratio(rival, "torch")
+            print(f"  {rival:8} {median:.3f} [{low:.3f}, {high:.3f}]", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -4,8 +4,9 @@
     torch's module, without noise.
 ``loop``
     a loop over torch's cell with Gaussian noise: what a researcher would write.
-``gemms``
-    the matrix products alone, without which no layer can be computed: the limit.
+``gemms``, ``packed``
+    the matrix products alone, without which no layer can be computed: the limit. ``packed`` leaves
+    those of the recurrence to oneDNN, which torch's LSTM rests on.
 ``eager``, ``c``
     noisin's module with Gaussian noise, by either kernel, drawing the noise included.
 """
@@ -13,15 +14,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import noisin
-from noisin import noise
+from noisin import functional, kernels, noise
 
 GAMMA = 1.1
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -41,27 +40,14 @@ class Size:
         return f"{name} {self.H} × {self.N}" + ("" if self.T == 35 else f", T = {self.T}")
 
 
-def using(kernel: str) -> AbstractContextManager[Any]:
-    """Choose noisin's kernel."""
-    try:
-        from noisin import kernels
-    except ImportError:  # a version with one kernel
-        return nullcontext()
-    return kernels.using(kernel)
-
-
 def kernels_present() -> list[str]:
     """The fast kernels that run on this machine."""
-    layer, x = noisin.LSTM(2, 2, noise=noise.Gaussian(GAMMA)), torch.zeros(1, 1, 2)
-    present = []
+    ones, weights = torch.ones(1, 1), functional.Weights(torch.ones(1, 1), torch.ones(1, 1))
+    found = []
     for kernel in ("eager", "c"):
-        try:
-            with using(kernel):
-                layer(x)[0].sum().backward()
-            present.append(kernel)
-        except noisin.errors.NoisinError:
-            pass
-    return present
+        with kernels.using(kernel):
+            found.append(kernels.kernel_for(ones, ones, (ones,), weights))
+    return sorted(set(found), reverse=True)
 
 
 class Problem:
@@ -86,16 +72,15 @@ class Problem:
         layer.load_state_dict(self.weights)
         return lambda: self.backward(layer(self.x)[0], layer)
 
-    def noisy(self, kernel: str, given: bool = False) -> Callable[[], object]:
-        """Ours; with ``given`` the noise is drawn beforehand."""
+    def noisy(self, kernel: str) -> Callable[[], object]:
+        """Ours, drawing the noise included."""
         H = self.size.H
         layer = getattr(noisin, self.size.cell)(H, H, noise=noise.Gaussian(GAMMA))
         layer.load_state_dict(self.weights)
-        eps = layer.sample_eps(self.x) if given else None
 
         def run() -> object:
-            with using(kernel):
-                return self.backward(layer(self.x, eps=eps)[0], layer)
+            with kernels.using(kernel):
+                return self.backward(layer(self.x)[0], layer)
 
         return run
 
@@ -107,29 +92,57 @@ class Problem:
         run = looped_lstm if self.size.cell == "LSTM" else looped
         return lambda: self.backward(run(cell, self.x, zeros), cell)
 
-    def gemms(self) -> Callable[[], object]:
+    def gemms(self, packed: bool = False) -> Callable[[], object]:
         """The products of forward and backward, in the fewest and largest pieces there can be.
 
         ``W x`` of all steps, ``U z`` step by step, and back: ``Uᵀ d`` step by step, then ``Wᵀ d``
-        and the gradients of W and U over all steps, with d the gradient of the gates.
+        and the gradients of W and U over all steps, with d the gradient of the gates. ``packed``
+        lays U out for the products of the steps beforehand, as torch's LSTM does.
         """
         T, N, H = self.size.T, self.size.N, self.size.H
+        G = GATES[self.size.cell] * H
         W, U = self.weights["weight_ih_l0"], self.weights["weight_hh_l0"]
-        x, z = self.x.detach().reshape(T * N, H), self.grad
-        gates = torch.empty(T, N, GATES[self.size.cell] * H)
-        d = torch.randn_like(gates)
-        carry = torch.empty(N, H)
+        x, z = self.x.detach().view(T * N, H), self.grad.view(T * N, H)
+        gates, d, dx, dz = aligned(T * N, G), aligned(T * N, G), aligned(T * N, H), aligned(N, H)
+        dW, dU = aligned(G, H), aligned(G, H)
+        d.normal_()
+        steps = [slice(t * N, (t + 1) * N) for t in range(T)]
 
-        def run() -> object:
-            torch.mm(x, W.t(), out=gates.view(T * N, -1))
-            for t in range(T):
+        def recur() -> None:
+            for t in steps:
                 gates[t].addmm_(z[t], U.t())
-            for t in range(T):
-                torch.mm(d[t], U, out=carry)
-            flat = d.view(T * N, -1)
-            return flat @ W, flat.t() @ x, flat.t() @ z.view(T * N, H)
+            for t in steps:
+                torch.mm(d[t], U, out=dz)
+
+        def recur_packed() -> None:
+            there, back = pack(U, N), pack(U.t().contiguous(), N)
+            for t in steps:
+                product(z[t], there, None, "none", [], "")
+            for t in steps:
+                product(d[t], back, None, "none", [], "")
+
+        pack = torch.ops.mkldnn._reorder_linear_weight if packed else None
+        product = torch.ops.mkldnn._linear_pointwise if packed else None
+        recurrence = recur_packed if packed else recur
+
+        def run() -> None:
+            torch.mm(x, W.t(), out=gates)
+            recurrence()
+            torch.mm(d, W, out=dx)
+            torch.mm(d.t(), x, out=dW)
+            torch.mm(d.t(), z, out=dU)
 
         return run
+
+
+def can_pack() -> bool:
+    """Whether this torch has oneDNN's products with a matrix packed beforehand."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def aligned(rows: int, columns: int) -> Tensor:
+    """A matrix whose rows start on cache lines: products are written faster there."""
+    return torch.zeros(rows, -(-columns // 16) * 16)[:, :columns]
 
 
 def looped_lstm(cell: nn.LSTMCell, x: Tensor, zeros: Tensor) -> Tensor:

@@ -3,14 +3,19 @@
 A shared machine drifts: its clock, its caches and its neighbours change within seconds. Rivals that
 run one after the other measure that drift. Here each round runs every rival once, so that a round
 is a fair comparison of its own, and a ratio is the median over the rounds.
+
+A round in which other processes took a share of the machine is run again, and left out if enough
+calm ones come together. What decides is the time that others took, never the time of a rival.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
 
@@ -18,7 +23,9 @@ Rival = Callable[[], object]
 Rivals = Mapping[str, Rival]
 
 # A call shorter than this is repeated within a measurement: the clock and a loop are not free.
-SHORTEST = 0.005
+SHORTEST = 0.02
+# A round is calm if others took no more than this share of the processors, and the clock's grain.
+CALM, GRAIN = 0.05, 0.04
 
 
 class Spread(NamedTuple):
@@ -43,11 +50,15 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured of each rival in each round, in seconds, or in another unit."""
+    """What was measured of each rival in each round, in seconds, or in another unit.
+
+    ``noise`` is the share of the processors that other processes took meanwhile.
+    """
 
     case: str
     rounds: Mapping[str, list[float]]
     unit: str = "s"
+    noise: float = 0.0
 
     def spread(self, rival: str) -> Spread:
         """Median and quartiles of one rival."""
@@ -65,6 +76,56 @@ class Comparison:
     def ratio_of_medians(self, rival: str, over: str) -> float:
         """The same from the medians of the two: close to ``ratio``, or the machine was not calm."""
         return self.spread(rival).median / self.spread(over).median
+
+
+class Round(NamedTuple):
+    """Seconds per call of each rival, and the share of the processors that others took."""
+
+    seconds: dict[str, float]
+    noise: float
+    calm: bool
+
+
+def compare(
+    case: str, rivals: Rivals, budget: float = 10.0, least: int = 5, most: int = 51
+) -> Comparison:
+    """Time the rivals in interleaved rounds: as many as ``budget`` seconds hold, within limits."""
+    once = {name: warmed_up(rival) for name, rival in rivals.items()}
+    calls = {name: max(1, round(SHORTEST / max(t, 1e-9))) for name, t in once.items()}
+    planned = sum(calls[name] * once[name] for name in rivals)
+    turns = max(least, min(most, int(budget / planned)))
+    rounds: list[Round] = []
+    gc.collect()
+    gc.disable()  # a collection belongs to no rival
+    try:
+        while len(rounds) < 2 * turns and sum(r.calm for r in rounds) < turns:
+            rounds.append(run_round(rivals, order(list(rivals), len(rounds)), calls))
+    finally:
+        gc.enable()
+    return chosen(case, list(rivals), rounds, least)
+
+
+def warmed_up(rival: Rival) -> float:
+    """Seconds of the second call, or of a first so long that its start does not count."""
+    first = seconds(rival)
+    return first if first > 50 * SHORTEST else seconds(rival)
+
+
+def run_round(rivals: Rivals, names: list[str], calls: Mapping[str, int]) -> Round:
+    """Each rival once, in the order of the names."""
+    start, others = time.perf_counter(), seconds_elsewhere()
+    measured = {name: seconds(rivals[name], calls[name]) for name in names}
+    available = (time.perf_counter() - start) * (os.cpu_count() or 1)
+    taken = seconds_elsewhere() - others
+    return Round(measured, max(0.0, taken / available), taken <= CALM * available + GRAIN)
+
+
+def chosen(case: str, names: list[str], rounds: list[Round], least: int) -> Comparison:
+    """The calm rounds if there are enough of them, else all."""
+    calm = [r for r in rounds if r.calm]
+    kept = calm if len(calm) >= least else rounds
+    measured = {name: [r.seconds[name] for r in kept] for name in names}
+    return Comparison(case, measured, noise=median(r.noise for r in kept))
 
 
 def seconds(rival: Rival, calls: int = 1) -> float:
@@ -86,28 +147,10 @@ def order(names: list[str], turn: int) -> list[str]:
     return rotated if turn % 2 == 0 else rotated[::-1]
 
 
-def compare(
-    case: str, rivals: Rivals, budget: float = 20.0, least: int = 9, most: int = 101
-) -> Comparison:
-    """Time the rivals in interleaved rounds: as many as fit in ``budget`` seconds, within limits.
-
-    Every rival runs twice before the first round: to warm up, and to learn how long it takes.
-    """
-    for rival in rivals.values():
-        rival()
-    calls, planned = {}, 0.0
-    for name, rival in rivals.items():
-        once = seconds(rival)
-        calls[name] = max(1, round(SHORTEST / max(once, 1e-9)))
-        planned += calls[name] * once
-    turns = max(least, min(most, int(budget / planned)))
-    measured: dict[str, list[float]] = {name: [] for name in rivals}
-    gc.collect()
-    gc.disable()  # a collection belongs to no rival
-    try:
-        for turn in range(turns):
-            for name in order(list(rivals), turn):
-                measured[name].append(seconds(rivals[name], calls[name]))
-    finally:
-        gc.enable()
-    return Comparison(case, measured)
+def seconds_elsewhere(stat: Path = Path("/proc/stat")) -> float:
+    """Processor seconds that all but this process have taken; 0 where the system does not say."""
+    if not stat.exists():
+        return 0.0
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, stat.read_text().split()[1:9])
+    ticks = user + nice + system + irq + softirq + steal
+    return ticks / os.sysconf("SC_CLK_TCK") - time.process_time()

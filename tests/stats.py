@@ -30,7 +30,8 @@ def assert_mean(sample: np.ndarray, expected: float, std: float) -> None:
     """The mean of ``sample`` is ``expected``, given the standard deviation of one draw."""
     _count()
     stderr = std / math.sqrt(sample.size)
-    z = (sample.mean() - expected) / stderr if stderr else (sample.mean() - expected) * math.inf
+    error = float(sample.mean()) - expected
+    z = error / stderr if stderr else error * math.inf
     if math.isnan(z):
         z = 0.0
     assert abs(z) < Z, (

@@ -25,57 +25,10 @@ from torch.distributions.transforms import TanhTransform
 
 from noisin import noise, parameters
 from noisin.errors import InvalidType, InvalidValue, Unsupported
-from noisin.source import Source
 from tests import stats
+from tests.laws import CASES, draw, law
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-DRAWS = 400_000
-
-
-def law(n: noise.Family) -> object:
-    """The law of eps as a scipy distribution, from the paper's table by loc and scale."""
-    g, a, s = n.gamma, getattr(n, "alpha", math.nan), scipy_stats
-    match n:
-        case noise.Gaussian():
-            return s.norm(0, g)
-        case noise.Bernoulli():
-            return s.rv_discrete(values=([0, 1], [1 - g, g]))
-        case noise.Gamma():
-            return s.gamma(a, loc=-math.sqrt(a) * g, scale=g / math.sqrt(a))
-        case noise.Gumbel():
-            scale = g * math.sqrt(6) / math.pi
-            return s.gumbel_r(loc=-np.euler_gamma * scale, scale=scale)
-        case noise.Laplace():
-            return s.laplace(scale=g / math.sqrt(2))
-        case noise.Logistic():
-            return s.logistic(scale=g * math.sqrt(3) / math.pi)
-        case noise.Beta():
-            k = (a + g) * math.sqrt((a + g + 1) / a)
-            return s.beta(a, g, loc=-k * a / (a + g), scale=k)
-        case noise.ChiSquare():
-            return s.chi2(g, loc=-g / math.sqrt(2), scale=1 / math.sqrt(2))
-    raise AssertionError(n)
-
-
-CASES = [
-    *(noise.Gaussian(g) for g in (1e-6, 0.1, 1.1, 1.37)),
-    *(noise.Bernoulli(g) for g in (0.01, 0.33, 0.41, 0.8)),
-    *(noise.Gamma(g) for g in (0.1, 0.4, 1.39)),
-    *(noise.Gamma(1.0, alpha=a) for a in (0.05, 0.5, 1.0, 3.7, 1e6)),
-    *(noise.Gumbel(g) for g in (0.1, 1.06, 1.39)),
-    *(noise.Laplace(g) for g in (0.1, 1.06, 1.39)),
-    *(noise.Logistic(g) for g in (0.1, 1.06, 1.39)),
-    *(noise.Beta(g) for g in (1e-3, 0.1, 1.07, 1.5)),
-    *(noise.Beta(g, alpha=a) for g, a in ((1.0, 0.05), (0.5, 0.5), (0.02, 0.01), (40.0, 3.0))),
-    *(noise.ChiSquare(g) for g in (0.01, 0.2, 1.2, 1.5, 3.0, 1e4)),
-]
-
-
-def draw(n: noise.Noise, size: int = DRAWS, dtype: torch.dtype = torch.float64) -> np.ndarray:
-    g = torch.Generator().manual_seed(1111)
-    eps = n.sample((size,), like=torch.empty((), dtype=dtype), generator=g)
-    assert eps.dtype == dtype
-    return eps.numpy()
 
 
 @pytest.mark.parametrize("n", CASES, ids=str)
@@ -129,28 +82,6 @@ def test_finite_in_every_dtype(n: noise.Family, dtype: torch.dtype) -> None:
     assert eps.isfinite().all()
     # Rounding to half precision moves a draw by at most half a unit in the last place.
     assert abs(eps.double().mean()) < 10 * n.std / math.sqrt(eps.numel()) + 2e-3 * n.std
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("edge", ["zero", "almost one"])
-@pytest.mark.parametrize("n", CASES, ids=str)
-def test_finite_at_the_ends_of_the_uniform(
-    n: noise.Family, dtype: torch.dtype, edge: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """torch.rand returns exactly 0 once in 2²⁴ draws: no test waits for that, so it is forced."""
-
-    def extreme(shape: tuple[int, ...], *, dtype: torch.dtype, **_: object) -> torch.Tensor:
-        value = 0.0 if edge == "zero" else 1 - torch.finfo(dtype).eps / 2
-        return torch.full(shape, value, dtype=dtype)
-
-    monkeypatch.setattr(torch, "rand", extreme)
-    assert n.sample((100,), like=torch.empty((), dtype=dtype)).isfinite().all()
-
-
-def test_uniform_is_inside_the_open_interval() -> None:
-    u = Source((2_000_000,), torch.float32, torch.device("cpu"), None).uniform()
-    assert u.min() > 0
-    assert u.max() < 1
 
 
 @pytest.mark.parametrize("n", CASES, ids=str)
@@ -436,50 +367,6 @@ def test_exponential_moments(n: noise.Family) -> None:
                 n.log_prob(torch.from_numpy(x)) + factor * end * torch.from_numpy(x)
             ).tolist()
             assert (far > near) == grows
-
-
-GRID = torch.linspace(1 / 64, 63 / 64, 63, dtype=torch.float64)
-
-
-@pytest.mark.parametrize(
-    "n",
-    [noise.Gumbel(1.3), noise.Laplace(1.3), noise.Logistic(1.3)],
-    ids=str,
-)
-def test_quantiles_of_known_uniforms(n: noise.Family, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fed known uniforms, a draw by inversion is scipy's quantile: no sample could show it so."""
-    monkeypatch.setattr(torch, "rand", lambda *_, **__: GRID.clone())
-    eps = n.sample((63,), like=GRID)
-    np.testing.assert_allclose(eps.numpy(), law(n).ppf(GRID.numpy()), rtol=1e-12, atol=1e-13)
-
-
-def test_a_tiny_keep_probability_is_not_that_of_a_coarse_uniform() -> None:
-    """In float32 a uniform below 1e-9 is zero: it would be kept sixty times too often."""
-    calls: list[torch.dtype] = []
-    source = Source((10,), torch.float32, torch.device("cpu"), None)
-    wide = Source.widened
-
-    def spy(self: Source) -> Source:
-        calls.append(self.dtype)
-        return wide(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Source, "widened", spy)
-        noise.Bernoulli(1e-9)._draw(source)
-        assert calls == [torch.float32]
-        noise.Bernoulli(0.5)._draw(source)
-        assert calls == [torch.float32]
-
-
-def test_a_beta_near_one_keeps_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a tiny gamma, eta is within 1e-9 of one: what counts is 1 - eta."""
-    n = noise.Beta(1e-9)
-    log_gammas = iter([torch.tensor([0.0], dtype=torch.float64), torch.tensor([-25.0]).double()])
-    monkeypatch.setattr(Source, "log_gamma", lambda *_: next(log_gammas))
-    eps = n.sample((1,), like=torch.empty((), dtype=torch.float64))
-    w = 1 / (1 + math.exp(25.0))
-    exact = n._scale * (n.gamma / (n.alpha + n.gamma) - w)
-    assert eps.item() == pytest.approx(exact, rel=1e-12)
 
 
 @pytest.mark.parametrize(

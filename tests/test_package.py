@@ -19,8 +19,8 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own floor or below. Modules that are not listed belong to their folder.
 FLOORS = {
     0: [
-        *("errors", "parameters", "layout", "checks", "source", "centred", "family", "noise"),
-        *("functional", "likelihoods", "chunked", "linear"),
+        *("errors", "parameters", "layout", "checks", "source", "variates", "centred", "family"),
+        *("noise", "functional", "kernels", "likelihoods", "chunked", "linear"),
     ],
     1: ["drawing", "injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
@@ -171,7 +171,9 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
         "rnn = noisin.LSTM(3, 4, num_layers=2, noise=noisin.noise.Gaussian(1.1))\n"
         "rnn(torch.randn(5, 2, 3))[0].sum().backward()\n"
         "assert noisin.__version__ == importlib.metadata.version('noisin')\n"
-        "assert (pathlib.Path(noisin.__file__).parent / 'py.typed').exists()\n"
+        "here = pathlib.Path(noisin.__file__).parent\n"
+        "for name in ('py.typed', 'kernels/kernel.c', 'kernels/cells.h'):\n"
+        "    assert (here / name).exists(), name\n"
         "print(noisin.__file__)"
     )
     run = subprocess.run(

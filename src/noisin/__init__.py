@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noisin import data as data
     from noisin import errors as errors
     from noisin import functional as functional
+    from noisin import kernels as kernels
     from noisin import likelihoods as likelihoods
     from noisin import models as models
     from noisin import noise as noise
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = (
-    *("analysis", "data", "errors", "functional", "likelihoods", "models", "noise"),
+    *("analysis", "data", "errors", "functional", "kernels", "likelihoods", "models", "noise"),
     *("objective", "regularizers", "testing", "training"),
 )
 _HOME = {

@@ -85,7 +85,7 @@ class Family(ABC):
         >>> from noisin.noise import Bernoulli
         >>> g = torch.Generator().manual_seed(1111)
         >>> Bernoulli(0.5).sample((6,), like=torch.zeros(()), generator=g)
-        tensor([ 1.,  1., -1.,  1., -1., -1.])
+        tensor([-1.,  1., -1.,  1., -1., -1.])
         """
         if not isinstance(like, Tensor) or not like.is_floating_point():
             what = f"a tensor of {like.dtype}" if isinstance(like, Tensor) else repr(like)

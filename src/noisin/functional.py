@@ -39,6 +39,10 @@ class Weights(NamedTuple):
     b_hh: Tensor | None = None
     w_hr: Tensor | None = None
 
+    def to(self, dtype: torch.dtype) -> Weights:
+        """The same weights in another precision, differentiably."""
+        return Weights(*(None if w is None else w.to(dtype) for w in self))  # type: ignore[arg-type]
+
     def project(self, x: Tensor) -> Tensor:
         """The input's part of the gates, ``W_x x + b``: one product for all steps."""
         return F.linear(x, self.w_ih, self.b_ih)

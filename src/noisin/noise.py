@@ -45,6 +45,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributions
 
+from noisin import variates
 from noisin.centred import Noise as Noise
 from noisin.centred import from_distribution as from_distribution
 from noisin.centred import probe, require_noise
@@ -94,9 +95,10 @@ class Bernoulli(Family):
         return 1 / self.gamma
 
     def _draw(self, source: Source) -> Tensor:
-        # A float32 uniform is a multiple of 2⁻²⁴: too coarse to keep with a tiny probability.
-        u = source.widened().uniform() if self.gamma < 1e-3 else source.uniform()
-        return u.lt(self.gamma).to(source.dtype).div_(self.gamma).sub_(1)
+        # Float32 is too coarse to keep, or to drop, with a tiny probability.
+        rare = min(self.gamma, 1 - self.gamma) < 1e-3
+        u = source.widened().uniform() if rare else source.uniform()
+        return u.le(self.gamma).to(source.dtype).div_(self.gamma).sub_(1)
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,7 @@ class Gamma(ScaleFamily):
         return -math.inf, math.sqrt(self.alpha) / self.gamma
 
     def _draw(self, source: Source) -> Tensor:
-        eta = source.log_gamma(self.alpha).exp_()
-        return eta.sub_(self.alpha).mul_(self.gamma / math.sqrt(self.alpha)).to(source.dtype)
+        return variates.centred_gamma(source, self.alpha).mul_(self.gamma / math.sqrt(self.alpha))
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,10 @@ class Gumbel(ScaleFamily):
         return -math.inf, math.pi / (math.sqrt(6) * self.gamma)
 
     def _draw(self, source: Source) -> Tensor:
-        eta = source.uniform().log_().neg_().log_().neg_()
-        return eta.sub_(EULER_MASCHERONI).mul_(self.gamma * math.sqrt(6) / math.pi)
+        # eta = -log(-log(1 - u)): its long tail is where u is small, and fine.
+        u = source.uniform().clamp_max_(1 - torch.finfo(source.dtype).eps / 2)
+        minus_eta = u.neg_().log1p_().neg_().log_()
+        return minus_eta.add_(EULER_MASCHERONI).mul_(-self.gamma * math.sqrt(6) / math.pi)
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,8 @@ class Laplace(ScaleFamily):
         return -math.sqrt(2) / self.gamma, math.sqrt(2) / self.gamma
 
     def _draw(self, source: Source) -> Tensor:
-        # Two tails from one uniform: u and 1 - u never reach 0, so 1 - |2u - 1| does not either.
-        v = source.uniform().mul_(2).sub_(1)
-        tail = v.abs().neg_().clamp_min_(torch.finfo(source.dtype).eps / 2 - 1).log1p_()
-        return tail.mul_(-self.gamma / math.sqrt(2)).copysign_(v)
+        s = source.signed()  # |eta| = -gamma log |s|, and the sign of s
+        return s.abs().log_().mul_(-self.gamma / math.sqrt(2)).copysign_(s)
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,9 @@ class Logistic(ScaleFamily):
         return math.log(rate) - eps * rate - 2 * torch.nn.functional.softplus(-eps * rate)
 
     def _draw(self, source: Source) -> Tensor:
-        return source.uniform().logit_().mul_(self.gamma * math.sqrt(3) / math.pi)
+        s = source.signed()  # |eta| = -gamma logit(|s|/2), and the sign of s
+        scale = self.gamma * math.sqrt(3) / math.pi
+        return s.abs().div_(2).logit_().mul_(-scale).copysign_(s)
 
 
 @dataclass(frozen=True)
@@ -201,14 +204,7 @@ class Beta(VarianceFamily):
         return distributions.Beta, self.alpha, self.gamma
 
     def _draw(self, source: Source) -> Tensor:
-        log_odds = source.log_gamma(self.alpha).sub_(source.log_gamma(self.gamma))
-        total = self.alpha + self.gamma
-        # eta - E[eta] = E[1 - eta] - (1 - eta): the smaller side keeps its digits.
-        if self.gamma < self.alpha:
-            centred = log_odds.neg_().sigmoid_().neg_().add_(self.gamma / total)
-        else:
-            centred = log_odds.sigmoid_().sub_(self.alpha / total)
-        return centred.mul_(self._scale).to(source.dtype)
+        return variates.centred_beta(source, self.alpha, self.gamma).mul_(self._scale)
 
 
 @dataclass(frozen=True)
@@ -229,8 +225,7 @@ class ChiSquare(VarianceFamily):
         return -math.inf, 1 / math.sqrt(2)
 
     def _draw(self, source: Source) -> Tensor:
-        half = self.gamma / 2
-        return source.log_gamma(half).exp_().sub_(half).mul_(math.sqrt(2)).to(source.dtype)
+        return variates.centred_gamma(source, self.gamma / 2).mul_(math.sqrt(2))
 
 
 FAMILIES: Mapping[str, type[Family]] = {

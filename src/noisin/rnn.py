@@ -28,14 +28,13 @@ Keyword-only arguments, beside torch's own:
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from noisin import checks, functional
-from noisin.functional import States, Weights
+from noisin.functional import States
 from noisin.injection import Site, warn_of_growth
 from noisin.layout import Layout
 from noisin.stack import Input, NoisyStack
@@ -76,8 +75,9 @@ class RNN(NoisyStack, nn.RNN):
     def _one_layer_per_kernel(self) -> bool:
         return bool(self.nonlinearity == "sigmoid")
 
-    def _transition(self, w: Weights) -> Any:
-        return partial(functional.elman, w=w, activation=self.nonlinearity)
+    @property
+    def _cell(self) -> str:
+        return str(self.nonlinearity)
 
     def _clean_forward(self, input: Input, hx: Any) -> Any:
         if self.nonlinearity != "sigmoid":
@@ -130,8 +130,9 @@ class LSTM(NoisyStack, nn.LSTM):
     def _fused_on_cpu(self) -> bool:
         return self.proj_size == 0
 
-    def _transition(self, w: Weights) -> Any:
-        return partial(functional.lstm, w=w)
+    @property
+    def _cell(self) -> str:
+        return "lstm"
 
 
 class GRU(NoisyStack, nn.GRU):
@@ -167,8 +168,9 @@ class GRU(NoisyStack, nn.GRU):
     def _kernel_name(self) -> str:
         return "gru"
 
-    def _transition(self, w: Weights) -> Any:
-        return partial(functional.gru, w=w)
+    @property
+    def _cell(self) -> str:
+        return f"gru-{self.site}"
 
     def _carry_in(self, state: States) -> States:
         return state * 2 if self.site == "read" else state

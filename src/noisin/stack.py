@@ -1,7 +1,7 @@
 """A stack of recurrent layers with noise: what ``RNN``, ``LSTM`` and ``GRU`` have in common.
 
 The stack is cut into spans, so that noise only occurs at the end of one. A layer whose noise is
-fed back is a span of its own, run by the loop of :mod:`noisin.functional`. All others are as long
+fed back is a span of its own, run by :mod:`noisin.kernels`. All others are as long
 as can be and run by torch's kernel, with noise on what it emits.
 """
 
@@ -15,10 +15,11 @@ from torch import _VF, Generator, Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from noisin import checks, functional
+from noisin import checks, functional, kernels
 from noisin.errors import InvalidValue, Unsupported
 from noisin.functional import Mode, Share, States, Weights
 from noisin.injection import Injected, Noises
+from noisin.kernels import Plan
 from noisin.layout import Layout
 from noisin.noise import Noise
 
@@ -212,18 +213,23 @@ class NoisyStack(Injected, nn.RNNBase):
         """One layer whose noise is fed back: Algorithm 1, in each direction."""
         D = self._directions
         weights = [self._weights(layer * D + d) for d in range(D)]
-        gates = [w.project(x) for w in weights]
-        if self._casts_state(layout, x.device):
-            state = tuple(s.to(gates[0].dtype) for s in state)
-        eps = noise(layer, state[0]).chunk(D, dim=-1)
+        if kernels.autocasts(x) and self._casts_state(layout, x.device):
+            low = torch.get_autocast_dtype(x.device.type)
+            x, state = x.to(low), tuple(s.to(low) for s in state)
+            weights = [w.to(low) for w in weights]
+        eps = noise(layer, state[0]).flatten(0, -2).chunk(D, dim=-1)
+        rows = x.flatten(0, -2)
         zs, finals = [], []
-        for d, w in enumerate(weights):
-            step = functional.noisy(self._transition(w), layout.steps(eps[d]), self.noise_mode)
+        for d in range(D):
+            plan = Plan(self._cell, self.noise_mode, layout.sizes, reverse=d == 1)
             start = self._carry_in(tuple(s[d] for s in state))
-            z, final = functional.scan(step, layout.steps(gates[d]), start, reverse=d == 1)
-            zs.append(layout.join(z))
+            z, final = kernels.run(plan, rows, eps[d], start, weights[d])
+            zs.append(z)
             finals.append(self._carry_out(final))
-        return _concatenated(zs), tuple(torch.stack(s) for s in zip(*finals, strict=True))
+        z = _concatenated(zs)
+        return z.view(*layout.lead, z.shape[-1]), tuple(
+            torch.stack(s) for s in zip(*finals, strict=True)
+        )
 
     def _kernel(
         self, first: int, last: int, x: Tensor, layout: Layout, state: States
@@ -261,7 +267,9 @@ class NoisyStack(Injected, nn.RNNBase):
     def _one_layer_per_kernel(self) -> bool:
         return False
 
-    def _transition(self, w: Weights) -> Callable[[Tensor, States], States]:
+    @property
+    def _cell(self) -> str:
+        """The name of the cell in ``noisin.kernels.plan.CELLS``."""
         raise NotImplementedError
 
     @property

@@ -1,0 +1,83 @@
+"""Peak memory of training, each rival in a process of its own.
+
+``python -m benchmarks.memory RIVAL KERNEL O H N T STEP ...`` trains a model and prints, as JSON, by
+how many bytes the memory of the process has peaked above what it held before the model was made:
+once for each number of steps. What a process holds is what a user pays for: weights, gradients,
+activations, the scratch of torch's libraries and what the allocator keeps. A model of toy size runs
+first, so that the code of all that is in memory beforehand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.models import STEPS, Shape
+from noisin import kernels
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def peaks(rival: str, shape: Shape, steps: list[int], kernel: str = "auto") -> list[int]:
+    """Peak memory after each number of steps, measured in a fresh process."""
+    sizes = [str(n) for n in (shape.O, shape.H, shape.N, shape.T, *steps)]
+    command = [sys.executable, "-m", "benchmarks.memory", rival, kernel, *sizes]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: list[int] = json.loads(run.stdout)
+    return found
+
+
+def measure(rival: str, kernel: str, shape: Shape, steps: list[int]) -> list[int]:
+    """The same in this process."""
+    with kernels.using(kernel):
+        warm_up = STEPS[rival](Shape(O=50, H=16, N=4, T=5))
+        for _ in range(3):
+            warm_up()
+        before = reset_peak()
+        step, done, found = STEPS[rival](shape), 0, []
+        for wanted in sorted(steps):
+            for _ in range(wanted - done):
+                step()
+            done = wanted
+            found.append(max(1, peak() - before))
+    return found
+
+
+def reset_peak() -> int:
+    """Forget the peak so far; the bytes that the process holds now."""
+    if CLEAR.exists():
+        CLEAR.write_text("5")
+        return field("VmRSS")
+    return peak()
+
+
+def peak() -> int:
+    """The most bytes that the process has held."""
+    if STATUS.exists():
+        return field("VmHWM")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def field(name: str) -> int:
+    """A field of the status of this process, in bytes."""
+    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
+
+
+def main(arguments: list[str]) -> None:
+    """Measure what the command line says."""
+    import torch
+
+    torch.set_num_threads(min(2, os.cpu_count() or 1))
+    rival, kernel, *sizes = arguments
+    O, H, N, T, *steps = map(int, sizes)  # noqa: E741
+    print(json.dumps(measure(rival, kernel, Shape(O=O, H=H, N=N, T=T), steps)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

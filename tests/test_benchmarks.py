@@ -1,0 +1,122 @@
+"""The benchmarks: that they interleave, count and judge rightly, and run at toy size."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import report
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.bars import BARS, Bar, judge
+from benchmarks.evaluation import compare_evaluation
+from benchmarks.growth import compare_growth, exponent
+from benchmarks.layers import SIZES, compare_layers
+from benchmarks.models import Shape
+from benchmarks.rivals import Problem, Size
+from benchmarks.sampling import compare_samplers
+from benchmarks.steps import compare_endurance, compare_memory, compare_steps
+from benchmarks.timing import Comparison, compare
+
+TOY = Size("LSTM", 8, 2, T=3)
+SHAPE = Shape(O=50, H=8, N=2, T=3)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    yield
+    torch.set_num_threads(1)
+
+
+def test_rivals_take_turns_and_are_told_apart() -> None:
+    calls: list[str] = []
+
+    def rival(name: str, seconds: float) -> None:
+        calls.append(name)
+        time.sleep(seconds)
+
+    found = compare(
+        "toy",
+        {"fast": lambda: rival("fast", 0.02), "slow": lambda: rival("slow", 0.06)},
+        budget=0.5,
+    )
+    assert 0.2 < found.ratio("fast", over="slow").median < 0.6
+    rounds = calls[4:]  # after the warm-up
+    firsts = {tuple(dict.fromkeys(rounds[k : k + 2])) for k in range(0, len(rounds) - 1, 2)}
+    assert firsts <= {("fast", "slow"), ("slow", "fast"), ("fast",), ("slow",)}
+    assert abs(rounds.count("fast") - rounds.count("slow")) <= len(rounds) // 3
+
+
+def test_a_ratio_is_within_a_round() -> None:
+    drifting = Comparison("toy", {"a": [1.0, 10.0, 100.0], "b": [2.0, 20.0, 200.0]})
+    assert drifting.ratio("a", over="b") == (0.5, 0.5, 0.5)
+
+
+def test_the_bars_name_what_is_measured() -> None:
+    cases = {str(size) for size in SIZES}
+    for bar in BARS:
+        if bar.case.split()[0] in ("LSTM", "GRU", "Elman"):
+            assert bar.case in cases
+    assert {bar.rival for bar in BARS if bar.over == "loop"} == {"c"}
+
+
+@pytest.mark.parametrize(("limit", "code"), [(2.0, 0), (0.1, 1)])
+def test_the_exit_code_says_whether_a_bar_is_missed(
+    limit: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(judge, "__defaults__", ([Bar("toy", "a", "b", limit)],))
+    toy = {"toy": lambda: iter([Comparison("toy", {"b": [2.0], "a": [1.0]})])}
+    assert main(["toy"], toy) == code
+    assert ("missed by 400.0 %" in capsys.readouterr().out) == bool(code)
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spead"]) == 2
+    assert "layers" in capsys.readouterr().out
+
+
+def test_results_are_kept_with_the_machine_that_made_them(tmp_path: Path) -> None:
+    comparisons = [Comparison("toy", {"torch": [1.0, 2.0], "c": [0.5, 1.0]})]
+    verdicts = judge(comparisons, [Bar("toy", "c", "torch", 0.4)])
+    path = report.save(report.as_json(comparisons, verdicts), "table", tmp_path)
+    record = json.loads(path.read_text())
+    assert record["date"] in path.name
+    assert {"processor", "threads", "flags", "versions"} <= record.keys()
+    assert record["bars"][0]["met"] is False
+    assert report.from_json(record)[0].rounds == comparisons[0].rounds
+
+
+def test_the_limit_does_the_products_of_a_layer() -> None:
+    """Six products of 2·T·N·H·4H operations, forward and backward, are all that it does."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        Problem(TOY).gemms()()
+    assert counter.get_total_flops() == 6 * 2 * TOY.T * TOY.N * TOY.H * 4 * TOY.H
+
+
+def test_every_benchmark_runs() -> None:
+    runs = {
+        "layers": compare_layers([TOY], budget=0.01),
+        "sampling": compare_samplers(TOY, budget=0.01),
+        "evaluation": compare_evaluation([TOY], budget=0.01),
+        "steps": compare_steps([SHAPE], budget=0.01),
+        "memory": compare_memory([SHAPE], steps=1, runs=1),
+        "endurance": compare_endurance(SHAPE, early=2, late=4),
+        "growth": compare_growth({"T": (2, 4), "vocabulary": (10, 20)}, TOY, budget=0.01),
+    }
+    assert runs.keys() == BENCHMARKS.keys()
+    for run in runs.values():
+        comparisons = list(run)
+        assert comparisons
+        text = report.markdown(comparisons, judge(comparisons))
+        assert all(c.case in text for c in comparisons)
+
+
+def test_an_exponent_is_that_of_the_curve() -> None:
+    curve = Comparison("cubic", {str(n): [float(n) ** 3] for n in (1, 2, 4)}, "s/token")
+    assert exponent(curve).median == pytest.approx(3.0)
