@@ -184,6 +184,18 @@ def test_backward_twice_over_one_graph(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
 @pytest.mark.parametrize("cell", CELLS)
+def test_no_two_gradients_share_memory(kernel: str, cell: str) -> None:
+    """Clipping and accumulation change each .grad in place, and would change a shared one twice."""
+    plan = Plan(cell, "multiplicative", (4, 4))
+    x, eps, state, w = tensors_of(plan)
+    leaves = [t for t in (x, *state, *w) if t is not None]
+    weighted(run(kernel, plan, x, eps, *state, *w)).backward()
+    storages = [t.grad.untyped_storage().data_ptr() for t in leaves if t.grad is not None]
+    assert len(set(storages)) == len(storages) == len(leaves)
+
+
+@pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1e30])
 def test_what_is_not_finite_is_not_hidden(kernel: str, cell: str, bad: float) -> None:
     plan = Plan(cell, "multiplicative", (2, 2))

@@ -137,7 +137,8 @@ def _products(
     d_b_ih = d_b_hh = None
     if need_b_ih or need_b_hh:
         d_b = d.sum(0)
-        d_b_ih, d_b_hh = d_b[: cell.inputs * H], d_b[-cell.recurrent * H :]
+        # Of its own memory each: as .grad they are scaled and added to in place, one by one.
+        d_b_ih, d_b_hh = d_b[: cell.inputs * H], d_b[-cell.recurrent * H :].clone()
     if gru and d_ih is not None:
         d_ih = d_ih.roll(-H, 0)
     if gru and d_b_ih is not None:
