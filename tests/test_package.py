@@ -168,6 +168,8 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
         "rnn(torch.randn(5, 2, 3))[0].sum().backward()\n"
         "assert noisin.__version__ == importlib.metadata.version('noisin')\n"
         "assert (pathlib.Path(noisin.__file__).parent / 'py.typed').exists()\n"
+        "from noisin.experiments import presets\n"
+        "assert 'ptb-medium-gaussian' in presets.names()\n"
         "print(noisin.__file__)"
     )
     run = subprocess.run(
