@@ -3,13 +3,17 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test lint clean
+.PHONY: run test stress lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
 
 test: $(READY) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Kill and resume runs many times; `make test` does so three times.
+stress: $(READY)
+	NOISIN_KILLS=20 $(BIN)/python -m pytest -n 2 tests/training/test_resume.py -k killed
 
 lint: $(READY)
 	$(BIN)/ruff check .

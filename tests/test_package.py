@@ -29,7 +29,11 @@ FLOORS = {
     5: ["experiments"],
     6: ["cli", "__main__"],
 }
-WITHOUT_TORCH = ["noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"]
+WITHOUT_TORCH = [
+    *("noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"),
+    *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
+    *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
+]
 
 
 def python(code: str) -> str:

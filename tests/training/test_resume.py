@@ -16,7 +16,8 @@ import torch
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import InvalidValue, Unsupported
-from noisin.training import RunRecord, evaluation
+from noisin.training import RunRecord, evaluation, resume
+from noisin.training.device import use_threads
 from tests.training import toy
 
 KILLS = int(os.environ.get("NOISIN_KILLS", "3"))  # `make stress` asks for more
@@ -151,15 +152,15 @@ def test_another_machine_is_noted(tmp_path: Path) -> None:
 
 def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
     """For sums depend on it; the process gets its own number back."""
-    assert torch.get_num_threads() == 1
+    record, settings = RunRecord(tmp_path / "run"), toy.config(threads=None)
+    assert resume.threads_to_use(record, settings) == torch.get_num_threads() == 1
+    assert resume.threads_to_use(record, toy.config(threads=3)) == 3
     toy.fit(tmp_path / "run", train={"epochs": 1}, threads=None)
-    environment = RunRecord(tmp_path / "run").environment
-    RunRecord(tmp_path / "run").write("environment.json", {**environment, "threads": 2})
-    seen = toy.Seen()
-    threads: list[int] = []
-    seen.on_epoch = lambda: threads.append(torch.get_num_threads())
-    toy.fit(tmp_path / "run", seen, train={"epochs": 2}, threads=None)
-    assert threads == [2]
+    assert record.environment["threads"] == 1
+    record.write("environment.json", {**record.environment, "threads": 2})
+    assert resume.threads_to_use(record, settings) == 2
+    with use_threads(2):
+        assert torch.get_num_threads() == 2
     assert torch.get_num_threads() == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,15 @@ def test_tensorboard(tmp_path: Path) -> None:
     assert written == [
         (line["epoch"], pytest.approx(line["valid"], rel=1e-6)) for line in record.metrics
     ]
+
+
+def test_the_code_in_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), names)
+    assert names["restored"].weights == "averaged"
+    assert len(names["record"].metrics) == 2
 
 
 # Getting a model back

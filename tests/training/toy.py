@@ -20,7 +20,7 @@ import numpy as np
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import NoisinError
-from noisin.training import Interrupted, RunConfig, RunRecord, Trainer
+from noisin.training import Interrupted, RunConfig, RunRecord, Trainer, distributed
 from noisin.training.progress import Status
 from noisin.training.record import TIMES
 
@@ -159,7 +159,8 @@ def _train(
     seen, code, message = Seen(), 0, ""
     try:
         before()
-        Trainer(settings, out, seen).fit(text)
+        with distributed.connected(settings.device) as workers:
+            Trainer(settings, out, seen, workers).fit(text)
     except NoisinError as error:
         code, message = 2, str(error)
     except Interrupted as error:

@@ -246,8 +246,11 @@ class Checkpoints:
         """A folder to fill, which has its right name only when all of it is on the disk."""
         final, new = self.path(number), self.folder / f".new-{number:06d}"
         with writing(final):
+            if not self.folder.is_dir():
+                self.folder.mkdir(parents=True)
+                sync_folder(self.folder.parent)
             try:
-                new.mkdir(parents=True)
+                new.mkdir()
                 yield new
                 sync_folder(new)
                 new.rename(final)

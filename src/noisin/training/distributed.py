@@ -11,7 +11,10 @@ losses and weights are those of a single process, but for the rounding of sums.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from noisin.data import Window
 from noisin.drawing import Shard, set_shard
@@ -39,11 +43,33 @@ def connected(device: str = "cpu") -> Iterator[Workers]:
         return
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    with _together():
+        store, rank, count = next(rendezvous("env://"))
+        store = _fresh(store, rank, count)
+        backend = "nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count)
     try:
         yield Processes(torch.device(device))
     finally:
         dist.destroy_process_group()
+
+
+def _fresh(store: Any, rank: int, count: int) -> Any:
+    """The part of the store that belongs to exactly the processes that are alive now.
+
+    Torchrun keeps its store when it begins processes again, with the addresses of the dead ones in
+    it, and torch would try to connect to those. So each process names itself, and they go by
+    all their names, once every one of them has seen the same.
+    """
+    own = uuid.uuid4().hex
+    store.set(f"noisin/{rank}", own)
+    while True:
+        names = b"".join(store.get(f"noisin/{r}") for r in range(count))
+        session = f"noisin/{hashlib.sha256(names).hexdigest()}"
+        store.set(f"{session}/{rank}", own)
+        if store.check([f"{session}/{r}" for r in range(count)]):
+            return dist.PrefixStore(session, store)  # type: ignore[attr-defined]
+        time.sleep(0.02)
 
 
 class Processes(Workers):

@@ -22,7 +22,7 @@ class Run:
     """A run at one moment.
 
     Attributes:
-        model, optimizer: at work.
+        model, parameters, optimizer: at work; weights that are tied count once.
         average: the average of the weights, or None while there is none.
         course: what validation has decided so far.
         carried: the state of the RNN at the end of the last window, or None at an epoch's start.
@@ -40,6 +40,7 @@ class Run:
         self.config = config
         self.device = device
         self.model = build_model(config, num_words).to(device)
+        self.parameters = list(self.model.parameters())
         self.optimizer = build_optimizer(config.train, self.model)
         self.course = Course.start(config.train)
         self.average: Average | None = None
@@ -49,11 +50,6 @@ class Run:
         self.seconds = 0.0
         self.cut = False
         self.average_if_due()
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        """All weights, each once."""
-        return list(self.model.parameters())
 
     @property
     def perplexity(self) -> float:
@@ -68,7 +64,7 @@ class Run:
     def average_if_due(self) -> None:
         """Begin the average, once the course says so."""
         if self.course.averaging and self.average is None:
-            self.average = Average(self.model.parameters())
+            self.average = Average(self.parameters)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -132,7 +128,7 @@ class Run:
         load_weights(self.weights(), checkpoint.weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.course = Course.from_state_dict(state["course"])
-        self.average = Average(self.model.parameters()) if self.course.averaging else None
+        self.average = Average(self.parameters) if self.course.averaging else None
         if self.average is not None and checkpoint.average is not None:
             means = [checkpoint.average[name] for name in self.weights()]
             self.average.load_state_dict({"count": state["average"], "means": means})

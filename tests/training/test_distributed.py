@@ -1,0 +1,322 @@
+"""Processes that share a batch: the noise of one process, its losses, its weights, its record."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import noisin
+from noisin import noise
+from noisin.drawing import Shard, set_shard
+from noisin.errors import InvalidValue, Unsupported
+from noisin.models import CELLS, Dropouts, LanguageModel, detach
+from noisin.noise import Gaussian
+from noisin.training import RunRecord, distributed
+from noisin.training.build import noisy_loss
+from noisin.training.record import TIMES
+from noisin.training.workers import Workers
+from tests.training import toy
+
+WORDS, N, T = 12, 6, 5
+DROPOUT = Dropouts(0.1, 0.2, 0.3, 0.4)
+
+
+# One batch in shares, without processes
+
+
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("lead", [(), (T,), (1,)])
+def test_shards_together_are_the_whole_draw(lead: tuple[int, ...], K: int) -> None:
+    like = torch.empty(0, dtype=torch.float64)
+
+    def drawn(shard: Shard, rows: int) -> Tensor:
+        generator = torch.Generator().manual_seed(1)
+        return shard.sample(Gaussian(1.0), (*lead, K * rows, 4), like, generator)
+
+    whole = drawn(Shard(0, N, N), N).view(*lead, K, N, 4)
+    parts = [drawn(Shard(start, 2, N), 2).view(*lead, K, 2, 4) for start in (0, 2, 4)]
+    assert torch.equal(torch.cat(parts, dim=-2), whole)
+
+
+def test_other_rows_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="2 of 6 columns, and was given 3 rows"):
+        Shard(0, 2, N).sample(Gaussian(1.0), (T, 3, 4), torch.empty(0), None)
+    rnn = noisin.LSTM(2, 3, noise=Gaussian(0.5))
+    set_shard(rnn, Shard(0, 2, 4))
+    with pytest.raises(Unsupported, match="Pad the sequences"):
+        rnn(nn.utils.rnn.pack_sequence([torch.zeros(4, 2), torch.zeros(2, 2)]))
+    set_shard(rnn, None)
+    assert rnn(torch.zeros(4, 3, 2))[0].shape == (4, 3, 3)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    **{cell: {"cell": cell} for cell in CELLS},
+    "unfed": {"feedback": False, "noisy_layers": "last"},
+    "sequence": {"share": "sequence"},
+    "dropout": {"dropout": DROPOUT},
+    "locked": {"dropout": Dropouts(0.1, 0.2, 0.3, 0.4, locked=True)},
+    "gru-dropout": {"cell": "gru", "dropout": DROPOUT},
+    "additive": {"mode": "additive"},
+}
+
+
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_shares_have_the_loss_and_the_gradient_of_the_whole(name: str, K: int) -> None:
+    """Over two windows, so that states are carried, and with the generators alike at the end."""
+    whole = LanguageModel(WORDS, hidden_size=4, noise=Gaussian(0.5), **SETTINGS[name]).double()
+    words = torch.randint(WORDS, (2 * T + 1, N))
+
+    def run(lm: LanguageModel, own: slice) -> tuple[list[Tensor], Tensor]:
+        torch.manual_seed(2)
+        losses, state = [], None
+        for start in (0, T):
+            x, target = words[start : start + T, own], words[start + 1 : start + T + 1, own]
+            loss, _, state = noisy_loss(lm, x, target, detach(state), K)
+            losses.append(loss)
+        sum(losses).backward()  # type: ignore[union-attr]
+        return [*losses, *(p.grad for p in lm.parameters())], torch.get_rng_state()
+
+    expected, stream = run(whole, slice(None))
+    results = []
+    for start in (0, 2, 4):
+        part = copy.deepcopy(whole)
+        part.zero_grad()
+        set_shard(part, Shard(start, 2, N))
+        found, own_stream = run(part, slice(start, start + 2))
+        assert torch.equal(own_stream, stream)
+        results.append(found)
+    assert_close([torch.stack(parts).mean(0) for parts in zip(*results, strict=True)], expected)
+
+
+def test_changing_the_noise_keeps_the_share() -> None:
+    lm = LanguageModel(WORDS, hidden_size=4, noise=Gaussian(0.5))
+    set_shard(lm, Shard(0, 2, N))
+    noisin.set_noise(lm, noise.Laplace(0.3))
+    noisin.convert(lm, noise.Laplace(0.3))
+    with pytest.raises(InvalidValue, match="2 of 6 columns"):
+        lm(torch.zeros(T, 3, dtype=torch.int64))
+
+
+# Processes
+
+
+class Group:
+    """The toy trained by several processes, connected as torchrun would connect them."""
+
+    def __init__(
+        self,
+        out: Path,
+        count: int,
+        before: Callable[[int], None] = lambda rank: None,
+        **changes: Any,
+    ) -> None:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+
+        def join(rank: int) -> None:
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            before(rank)
+
+        settings = toy.config(**changes)
+        self.members = [
+            toy.Process(out, settings, before=functools.partial(join, rank))
+            for rank in range(count)
+        ]
+
+    def wait(self) -> list[toy.Outcome]:
+        return [member.wait() for member in self.members]
+
+
+def in_double_precision(_: int = 0) -> None:
+    torch.set_default_dtype(torch.float64)
+
+
+def assert_same_curves(one: Path, other: Path, rel: float = 1e-9) -> None:
+    """Every number of every epoch, and of the summary, but for the rounding of sums."""
+    first, second = (RunRecord(out) for out in (one, other))
+    lines = [[*record.metrics, record.summary["best"]] for record in (first, second)]  # type: ignore[index]
+    for a, b in zip(*lines, strict=True):
+        assert a.keys() == b.keys()
+        for name in a.keys() - {*TIMES, "checkpoint"}:
+            number = isinstance(a[name], float)
+            assert a[name] == (pytest.approx(b[name], rel=rel) if number else b[name]), name
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "everything": {
+        "model": {"dropout": {"input": 0.1, "between": 0.1, "output": 0.2, "recurrent": 0.1}},
+        "train": {"averaging": "from_start", "clean_tokens": 100},
+    },
+    "K = 2, varying windows": {"train": {"K": 2, "variable_length": True}},
+    "penalty": {
+        "train": {"objective": "penalty"},
+        "noise": {"feedback": False, "noisy_layers": "last"},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_have_the_curve_of_one(kind: str, tmp_path: Path) -> None:
+    for count in (1, 2):
+        group = Group(tmp_path / str(count), count, in_double_precision, **KINDS[kind])
+        outcomes = group.wait()
+        assert [outcome.code for outcome in outcomes] == [0] * count, outcomes
+    assert_same_curves(tmp_path / "1", tmp_path / "2")
+
+
+def test_a_run_goes_on_with_more_processes(tmp_path: Path) -> None:
+    """Stopped in the middle of an epoch, so that a state is carried over."""
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    often = {"train": {"save_steps": 4}}
+    assert Group(whole, 1, in_double_precision, **often).wait()[0].code == 0
+
+    def before(_: int) -> None:
+        in_double_precision()
+        toy.signal_at(stopped, 60, signal.SIGTERM)()
+
+    (outcome,) = Group(stopped, 1, before, **often).wait()
+    assert outcome.code == 143, outcome
+    assert RunRecord(stopped).summary is None
+    outcomes = Group(stopped, 4, in_double_precision, **often).wait()
+    assert [outcome.code for outcome in outcomes] == [0] * 4, outcomes
+    assert_same_curves(stopped, whole)
+
+
+OFTEN: dict[str, Any] = {"train": {"epochs": 6, "save_steps": 4}}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run of two processes comes to when nothing stops it."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert [outcome.code for outcome in Group(out, 2, **OFTEN).wait()] == [0, 0]
+    return toy.result(out)
+
+
+def assert_goes_on(out: Path, whole: dict[str, Any]) -> None:
+    assert RunRecord(out).summary is None
+    outcomes = Group(out, 2, **OFTEN).wait()
+    assert [outcome.code for outcome in outcomes] == [0, 0], outcomes
+    assert toy.result(out) == whole
+
+
+def test_a_signal_to_one_stops_all_and_they_go_on_in_the_same_bits(
+    tmp_path: Path, whole: dict[str, Any]
+) -> None:
+    out = tmp_path / "run"
+    group = Group(out, 2, **OFTEN)
+    toy.wait_for(lambda: (out / "checkpoints" / "000002").exists())
+    group.members[1].signal(signal.SIGTERM)
+    outcomes = group.wait()
+    assert [outcome.code for outcome in outcomes] == [143, 143], outcomes
+    assert_goes_on(out, whole)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_the_others_and_they_go_on_in_the_same_bits(
+    victim: int, tmp_path: Path, whole: dict[str, Any]
+) -> None:
+    out = tmp_path / "run"
+    group = Group(out, 2, **OFTEN)
+    toy.wait_for(lambda: (out / "checkpoints" / "000002").exists())
+    group.members[victim].signal(signal.SIGKILL)
+    outcomes = group.wait()
+    assert outcomes[victim].code == -signal.SIGKILL
+    assert outcomes[1 - victim].code == 2
+    assert "another process is gone" in outcomes[1 - victim].message
+    assert_goes_on(out, whole)
+
+
+def test_a_batch_that_cannot_be_split_is_refused(tmp_path: Path) -> None:
+    outcomes = Group(tmp_path / "run", 3).wait()
+    assert [o.code for o in outcomes] == [2, 2, 2]
+    assert all("8 columns cannot be split evenly among 3" in o.message for o in outcomes)
+
+
+def test_what_the_main_one_is_refused_stops_all(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert toy.run(out).code == 0
+    outcomes = Group(out, 2, train={"lr": 7.0}).wait()
+    assert [o.code for o in outcomes] == [2, 2]
+    assert "other settings" in outcomes[0].message
+    assert "the main one has stopped" in outcomes[1].message
+
+
+def test_one_process_alone_needs_no_group() -> None:
+    with distributed.connected() as workers:
+        assert type(workers) is Workers
+
+
+# The command line under torchrun
+
+SETTINGS_FILE = """
+[data]
+name = "{text}"
+[model]
+hidden_size = 6
+dropout = {{ output = 0.2 }}
+[noise]
+gamma = 0.5
+[train]
+batch_size = 8
+bptt = 10
+lr = 2.0
+epochs = 60
+save_steps = 5
+"""
+
+
+def process_of_rank(rank: int, parent: int) -> int:
+    """The process that torchrun gave this rank, by its environment."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+            return int(child)
+    raise AssertionError(f"no child of {parent} has the rank {rank}")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
+def test_torchrun_begins_a_killed_process_again(tmp_path: Path) -> None:
+    """``torchrun -m noisin train``: the record is that of one process that nothing stopped."""
+    text = tmp_path / "text"
+    text.mkdir()
+    corpus = toy.corpus()
+    for split in ("train", "valid", "test"):
+        words = corpus.vocab.decode(getattr(corpus, split))
+        (text / f"{split}.txt").write_text(" ".join(words).replace("<eos>", "\n"))
+    file = tmp_path / "toy.toml"
+    file.write_text(SETTINGS_FILE.format(text=text))
+    out, alone = tmp_path / "together", tmp_path / "alone"
+    train = ["-m", "noisin", "train", str(file), "--out"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, *torchrun, "--max-restarts=1", *train, str(out)],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        toy.wait_for(lambda: any(out.glob("*/checkpoints/000003")))
+        os.kill(process_of_rank(1, process.pid), signal.SIGKILL)
+        printed, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert printed.count("The records are in") == 1
+    assert "another process is gone" in said
+    subprocess.run(
+        [sys.executable, *train, str(alone)], env=environment, check=True, capture_output=True
+    )
+    (one,), (other,) = alone.iterdir(), out.iterdir()
+    assert_same_curves(one, other, rel=1e-3)  # single precision over 60 epochs
