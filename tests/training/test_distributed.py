@@ -277,7 +277,7 @@ gamma = 0.5
 batch_size = 8
 bptt = 10
 lr = 2.0
-epochs = 60
+epochs = 10
 save_steps = 5
 """
 
@@ -319,4 +319,4 @@ def test_torchrun_begins_a_killed_process_again(tmp_path: Path) -> None:
         [sys.executable, *train, str(alone)], env=environment, check=True, capture_output=True
     )
     (one,), (other,) = alone.iterdir(), out.iterdir()
-    assert_same_curves(one, other, rel=1e-3)  # single precision over 60 epochs
+    assert_same_curves(one, other, rel=1e-4)  # single precision

@@ -112,6 +112,11 @@ class Trainer:
         self.checkpoints = Checkpoints(self.record.checkpoints, identity)
         with self.workers.main_first():
             resume.go_back(run, self.checkpoints, self.progress.note)
+        if run.step != (furthest := self.workers.agree(run.step)):
+            raise Unsupported(
+                f"training: this process would go on from step {run.step} of {self.record.folder}, "
+                f"and another from step {furthest}. All of them must see the same folder."
+            )
         run.carried = self.workers.scatter(run.carried)
         self.clock = Clock(train, run.seconds, run.tokens)
         self.saved = run.position
