@@ -174,6 +174,8 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
         "here = pathlib.Path(noisin.__file__).parent\n"
         "for name in ('py.typed', 'kernels/kernel.c', 'kernels/cells.h'):\n"
         "    assert (here / name).exists(), name\n"
+        "from noisin.experiments import presets\n"
+        "assert 'ptb-medium-gaussian' in presets.names()\n"
         "print(noisin.__file__)"
     )
     run = subprocess.run(

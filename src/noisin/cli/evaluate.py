@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noisin.training.evaluation import Score
     from noisin.training.restoring import Restored
 
+MOST_SAMPLES = 10_000
 Method = Literal["exact", "marginal", "arithmetic", "geometric"]
 
 
@@ -68,6 +69,8 @@ def evaluate(
     """
     if method == "exact" and samples is not None:
         raise InvalidValue("--samples is for the methods that draw noise; exact draws none.")
+    if samples is not None and not 1 <= samples <= MOST_SAMPLES:
+        raise InvalidValue(f"--samples must lie in 1 to {MOST_SAMPLES}, got {samples}.")
     if not 0 <= seed < 2**63:
         raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
     from noisin.training.restoring import restore

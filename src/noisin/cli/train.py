@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
@@ -17,21 +19,27 @@ from noisin.training.config import RunConfig
 from noisin.training.progress import Quiet
 from noisin.training.record import RunRecord
 
+PRESET = f"""The settings to start from, by name or as a TOML file; the flags below go over them.
+The names: {", ".join(presets.names())}."""
+
 
 @with_settings
 def train(
-    preset: str = presets.MAIN_JOB, /, *, out: Path = Path("runs"), **flags: str | None
+    preset: Annotated[str, Parameter(help=PRESET)] = presets.MAIN_JOB,
+    /,
+    *,
+    out: Path = Path("runs"),
+    **flags: str | None,
 ) -> None:
     """Train a language model. The same command again goes on with a run that was stopped.
 
     Without arguments this is the main job: the built-in text, the same LSTM without noise, with
     noise and with dropout, compared in a table and a picture; about three minutes.
 
+    A setting has the value of its flag, else of the preset, else the default that is shown here.
+
     Parameters
     ----------
-    preset
-        The settings to start from: a name, such as ptb-medium-gaussian, or a TOML file. The flags
-        below go over them.
     out
         The folder that the folder of the run is made in.
     """

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from noisin.data.vocab import EOS
 from noisin.errors import InvalidData, Unavailable
 
-BLOCK = 2**18
+BLOCK = 2**16
 LONGEST_LINE = 2**20
 _BOM = b"\xef\xbb\xbf"
 
