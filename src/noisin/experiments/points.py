@@ -33,9 +33,18 @@ class Estimate:
     spread: float | None
     n: int
 
+    @property
+    def shown_mean(self) -> str:
+        """The mean in a few digits."""
+        return number(self.mean)
+
+    @property
+    def shown_spread(self) -> str:
+        """The spread in a few digits; nothing for one seed."""
+        return "" if self.spread is None else number(self.spread)
+
     def __str__(self) -> str:
-        spread = "" if self.spread is None else f" ± {self.spread:.1f}"
-        return f"{number(self.mean)}{spread}"
+        return self.shown_mean + (f" ± {self.shown_spread}" if self.shown_spread else "")
 
 
 def estimate(values: Iterable[float | None]) -> Estimate | None:
@@ -44,8 +53,11 @@ def estimate(values: Iterable[float | None]) -> Estimate | None:
     if not known or None in known:
         return None
     numbers = [value for value in known if value is not None]
-    spread = statistics.stdev(numbers) if len(numbers) > 1 else None
-    return Estimate(statistics.fmean(numbers), spread, len(numbers))
+    try:
+        spread = statistics.stdev(numbers) if len(numbers) > 1 else None
+        return Estimate(statistics.fmean(numbers), spread, len(numbers))
+    except OverflowError:  # as good as infinite
+        return None
 
 
 def number(perplexity: float) -> str:
@@ -76,6 +88,11 @@ class Point:
         """The settings, but for the seed and the limits, which are those of the first run."""
         return self.runs[0].config
 
+    @property
+    def all_runs(self) -> list[Run]:
+        """Those that count, and the others."""
+        return [*self.runs, *self.others]
+
     @cached_property
     def counted(self) -> list[Run]:
         """The runs that the numbers are of: the complete ones, or if there is none all others."""
@@ -88,17 +105,20 @@ class Point:
         return any(run.complete for run in self.runs)
 
     @property
+    def gamma(self) -> float | None:
+        """The paper's parameter of the noise, when it is there in full."""
+        noise = self.config.noise
+        if noise is None or noise.std is None:
+            return None if noise is None else noise.gamma
+        return parameters.gamma(noise.law, noise.std)
+
+    @property
     def std(self) -> float | None:
         """The standard deviation of the noise, when it is there in full."""
         noise = self.config.noise
         if noise is None or noise.gamma is None:
             return None if noise is None else noise.std
         return parameters.std(noise.law, noise.gamma)
-
-    @property
-    def gamma(self) -> float | None:
-        """The paper's parameter of the noise, if it was given."""
-        return None if self.config.noise is None else self.config.noise.gamma
 
     @property
     def train(self) -> Estimate | None:
@@ -145,28 +165,25 @@ class Task:
     @property
     def runs(self) -> list[Run]:
         """All runs of it."""
-        return [run for point in self.points for run in (*point.runs, *point.others)]
+        return [run for point in self.points for run in point.all_runs]
 
 
 def tasks(runs: Iterable[Run]) -> list[Task]:
     """Runs sorted into tasks and points."""
-    by_title = _grouped(runs, lambda run: labels.task(run.config))
+    by_title = grouped(runs, lambda run: labels.task(run.config))
     return [Task(title, _points(some)) for title, some in sorted(by_title.items())]
 
 
 def _points(runs: Sequence[Run]) -> list[Point]:
-    grouped = _grouped(runs, lambda run: run.point)
-    names = labels.points([some[0].config for some in grouped.values()])
-    points = [
-        Point(name, *_one_per_seed(some))
-        for name, some in zip(names, grouped.values(), strict=True)
-    ]
+    groups = list(grouped(runs, lambda run: run.point).values())
+    names = labels.points([some[0].config for some in groups])
+    points = [Point(name, *one_per_seed(some)) for name, some in zip(names, groups, strict=True)]
     return sorted(points, key=_order)
 
 
-def _one_per_seed(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+def one_per_seed(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
     """The run of each seed that went furthest, and the others."""
-    by_seed = _grouped(runs, lambda run: run.config.seed)
+    by_seed = grouped(runs, lambda run: run.config.seed)
     chosen = [
         max(some, key=lambda run: (run.complete, len(run.metrics))) for some in by_seed.values()
     ]
@@ -183,8 +200,9 @@ def _range(values: Sequence[int]) -> str:
     return str(min(values)) if min(values) == max(values) else f"{min(values)}-{max(values)}"
 
 
-def _grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:
-    grouped: dict[Any, list[Run]] = {}
+def grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:
+    """Runs by something of theirs, in the order of the first of each."""
+    groups: dict[Any, list[Run]] = {}
     for run in runs:
-        grouped.setdefault(key(run), []).append(run)
-    return grouped
+        groups.setdefault(key(run), []).append(run)
+    return groups
