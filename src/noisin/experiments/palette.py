@@ -21,7 +21,7 @@ LIGHT: Mapping[str, str] = {
     "series-1": "#b64700",
     "series-2": "#17702f",
     "series-3": "#7a45d6",
-    "series-4": "#a8650b",
+    "series-4": "#94590a",
     "series-5": "#b62f80",
     "series-6": "#0b7285",
     "series-7": "#c4202c",
