@@ -265,7 +265,8 @@ def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverged(tmp_path: Path) -> None:
-    write(tmp_path / "a", complete=False).write("diverged.json", {"reason": "nan"})
+    record = write(tmp_path / "a", complete=False)
+    record.write("diverged.json", {"config": record.config.hash(), "message": "nan", "epochs": 3})
     assert result(tmp_path).notes == ("1 diverged",)
     assert result(tmp_path).dev is None
     assert "1 diverged" in sheets.show(3, collect(tmp_path))
@@ -337,9 +338,11 @@ def test_every_format_has_every_cell(number: int) -> None:
                 entries = [entry for entry in entries if entry]
             assert re.search(gap.join(entries) + r"\b", shown[form]), (form, cell)
     content = csv.DictReader(io.StringIO(sheets.show(number, Collection(), "csv")))
+    rows = list(content)
+    assert {r["notes"] for r in rows} == {"missing"}
     assert [
         (r["row"], r["size"], r["gamma"], float(r["paper_dev"]), float(r["paper_test"]))
-        for r in content
+        for r in rows
     ] == [(c.row, c.size, str(c.gamma or ""), c.dev, c.test) for c in cells]
 
 

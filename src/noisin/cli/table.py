@@ -19,8 +19,8 @@ def table(
 ) -> None:
     """Show a table of the paper beside the runs of its recipes.
 
-    A run counts for a cell if it has the settings of its recipe, such as ptb-medium-gaussian, but
-    for seed, limits and threads, and the text. What is missing is shown as missing.
+    A run counts for a cell if its settings are those of the cell's recipe, such as
+    ptb-medium-gaussian, but for seed, limits and threads, and if it has read the same text.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def table(
     runs
         The folder to search for runs, however deep.
     format
-        For a terminal, or to go elsewhere. What there is to say beside CSV is on standard error.
+        How to show it. With csv, what there is to say beside goes to standard error.
     """
     tables.check_number(number)
     found = collect(runs)

@@ -29,6 +29,8 @@ LATEX = str.maketrans(
         "γ": r"$\gamma$",
         "<": "$<$",
         ">": "$>$",
+        "[": "{[}",  # which, at the start of a row, the end of the row before would take
+        "*": "{*}",
         **{character: f"\\{character}" for character in "&%$#_{}"},
     }
 )

@@ -98,8 +98,12 @@ def _row(line: Line) -> tuple[str, ...]:
         MISSING if line.difference is None else f"{line.difference:+.1f}",
         str(len(result.runs)) if result.runs else MISSING,
         f"{span} of {result.limit}" if result.runs else MISSING,
-        ", ".join(result.notes) or ("" if result.runs else "missing"),
+        ", ".join(_notes(line)),
     )
+
+
+def _notes(line: Line) -> tuple[str, ...]:
+    return line.result.notes or (() if line.result.runs else ("missing",))
 
 
 def _perplexity(mean: Mean | None) -> str:
@@ -182,6 +186,6 @@ def _values(line: Line) -> tuple[object, ...]:
         line.difference,
         len(result.runs),
         *(result.epochs if result.runs else (None, None)),
-        "; ".join(result.notes),
+        "; ".join(_notes(line)),
         "; ".join(run.name for run in result.runs),
     )
