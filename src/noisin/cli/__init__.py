@@ -1,4 +1,4 @@
-"""The command line: ``noisin train`` and the other commands. All that prints.
+"""The command line: ``noisin train``, ``evaluate``, ``generate`` and more. All that prints.
 
 Commands import torch when they run, so that ``--help`` is instant and needs none.
 """
@@ -30,7 +30,7 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
-_COMMANDS = ("train", "evaluate", "generate", "figure", "report", "data", "verify")
+_COMMANDS = ("train", "evaluate", "generate", "table", "figure", "report", "data", "verify")
 for _order, _command in enumerate(_COMMANDS):
     app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
 
