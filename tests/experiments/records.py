@@ -45,6 +45,7 @@ def write_run(
     valid: Sequence[float | None] = (90.0, 70.0, 80.0),
     *,
     complete: bool = True,
+    best: dict[str, Any] | None = None,
     **settings: Any,
 ) -> RunRecord:
     """A record with these validation perplexities, complete (test is 0.95 of valid) or not."""
@@ -57,7 +58,7 @@ def write_run(
     if complete:
         lowest = min(lines, key=lambda m: math.inf if m["valid"] is None else m["valid"])
         test = lowest["valid"] and 0.95 * lowest["valid"]
-        summary = lowest | {"weights": "raw", "test": test}
+        summary = lowest | {"weights": "raw", "test": test} | (best or {})
         content = {"epochs": len(lines), "seconds": 61.0, "best": summary}
         (folder / "summary.json").write_text(json.dumps(content))
     return RunRecord(folder)

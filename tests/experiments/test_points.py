@@ -11,7 +11,8 @@ import pytest
 from noisin import noise, parameters
 from noisin.experiments import tags
 from noisin.experiments.collection import collect
-from noisin.experiments.points import Estimate, Point, Task, estimate, tasks
+from noisin.experiments.points import Point, Task, tasks
+from noisin.experiments.seeds import Mean
 from tests.experiments.records import write_run
 
 
@@ -33,9 +34,9 @@ def write_seeds(folder: Path, *bests: float, **settings: Any) -> None:
 def test_a_point_is_the_mean_over_its_seeds(tmp_path: Path) -> None:
     write_seeds(tmp_path, 69.0, 70.0, 71.0)
     point = only_point(tmp_path)
-    assert point.valid == Estimate(70.0, 1.0, 3)
-    assert point.train == Estimate(35.0, 0.5, 3)
-    assert point.gap == Estimate(35.0, 0.5, 3)
+    assert point.valid == Mean(70.0, 1.0, 3)
+    assert point.train == Mean(35.0, 0.5, 3)
+    assert point.gap == Mean(35.0, 0.5, 3)
     assert point.test is not None
     assert point.test.mean == pytest.approx(0.95 * 70)
     assert point.best_epochs == "2 of 3"
@@ -44,7 +45,7 @@ def test_a_point_is_the_mean_over_its_seeds(tmp_path: Path) -> None:
 
 def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     write_seeds(tmp_path, 70.0)
-    assert only_point(tmp_path).valid == Estimate(70.0, None, 1)
+    assert only_point(tmp_path).valid == Mean(70.0, None, 1)
 
 
 def test_a_seed_counts_once(tmp_path: Path) -> None:
@@ -63,13 +64,13 @@ def test_complete_runs_count_and_else_those_on_the_way(tmp_path: Path) -> None:
     write_run(tmp_path / "open", (60.0, 50.0), complete=False, seed=1)
     write_run(tmp_path / "begun", (), complete=False, seed=2)
     point = only_point(tmp_path)
-    assert point.valid == Estimate(50.0, None, 1)
+    assert point.valid == Mean(50.0, None, 1)
     assert point.test is None
     assert not point.complete
     assert tags.of_point(point) == [tags.Tag("not complete", "plain")]
     write_run(tmp_path / "done", (90.0, 70.0), seed=3)
     point = only_point(tmp_path)
-    assert point.valid == Estimate(70.0, None, 1)
+    assert point.valid == Mean(70.0, None, 1)
     assert [tag.words for tag in tags.of_point(point)] == ["2 not complete", "1 still falling"]
 
 
@@ -80,10 +81,11 @@ def test_a_point_without_numbers(tmp_path: Path) -> None:
     assert point.best_epochs == ""
 
 
-def test_what_is_infinite_has_no_mean() -> None:
-    assert estimate([70.0, None]) is None
-    assert estimate([1.7e308, 1.7e308]) is None
-    assert estimate([]) is None
+def test_what_is_infinite_has_no_mean(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", (70.0,), seed=1)
+    write_run(tmp_path / "b", (None,), seed=2)
+    assert only_point(tmp_path).valid is None
+    assert Mean.of([1.7e308, 1.7e308]) == Mean(math.inf, None, 2)
 
 
 def test_points_of_a_task_are_sorted_by_validation(tmp_path: Path) -> None:

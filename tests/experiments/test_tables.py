@@ -18,6 +18,7 @@ from noisin.errors import InvalidValue
 from noisin.experiments import paper, recipes, sheets, tables
 from noisin.experiments.collection import Collection, collect
 from noisin.experiments.presets import merge
+from noisin.experiments.seeds import Mean
 from noisin.training import Trainer
 from noisin.training.record import RunRecord
 from tests.experiments import records
@@ -78,7 +79,7 @@ def test_runs_of_the_trainer(trained: Path) -> None:
     found = result(trained)
     summaries = [RunRecord(trained / f"seed-{seed}").summary or {} for seed in (1, 2)]
     tests = [summary["best"]["test"] for summary in summaries]
-    assert found.test == tables.Mean(statistics.mean(tests), statistics.stdev(tests), 2)
+    assert found.test == Mean(statistics.mean(tests), statistics.stdev(tests), 2)
     assert found.dev is not None
     assert found.dev.mean == statistics.mean(summary["best"]["valid"] for summary in summaries)
     assert [run.name for run in found.runs] == ["seed-1", "seed-2"]
@@ -208,7 +209,7 @@ def test_seeds(tmp_path: Path) -> None:
     for seed, best in enumerate((70.0, 73.0, 71.0)):
         write(tmp_path / f"{seed}", valid=[90.0, best, *[95.0] * seed], seed=seed)
     found = result(tmp_path)
-    assert found.dev == tables.Mean(pytest.approx(71 + 1 / 3), pytest.approx(1.5275, abs=1e-4), 3)
+    assert found.dev == Mean(pytest.approx(71 + 1 / 3), pytest.approx(1.5275, abs=1e-4), 3)
     assert found.test is not None
     assert found.test.mean == pytest.approx(0.95 * 214 / 3)
     assert found.epochs == (2, 4)
@@ -223,7 +224,7 @@ def test_seeds(tmp_path: Path) -> None:
 
 def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     write(tmp_path / "a")
-    assert result(tmp_path).dev == tables.Mean(70.0, None, 1)
+    assert result(tmp_path).dev == Mean(70.0, None, 1)
     assert row(tmp_path, "Gaussian")["dev_std"] == ""
     assert re.search(r"71\.8 +70\.0 +66\.5 +-5\.3 +1 +3 of 200", sheets.show(3, collect(tmp_path)))
 
@@ -249,12 +250,12 @@ def test_a_run_that_is_not_complete(tmp_path: Path) -> None:
     """Counts where there is none that is, without a test perplexity."""
     write(tmp_path / "a", complete=False)
     found = line(tmp_path)
-    assert found.result.dev == tables.Mean(70.0, None, 1)
+    assert found.result.dev == Mean(70.0, None, 1)
     assert found.result.test is found.difference is None
     assert "1 not complete" in found.result.notes
     assert row(tmp_path, "Gaussian")["test"] == ""
     write(tmp_path / "b", valid=[90.0, 60.0, 61.0], seed=2)
-    assert result(tmp_path).dev == tables.Mean(60.0, None, 1)
+    assert result(tmp_path).dev == Mean(60.0, None, 1)
     assert "1 not complete" in result(tmp_path).notes
 
 
@@ -287,7 +288,7 @@ def test_an_infinite_perplexity(tmp_path: Path) -> None:
     write(tmp_path / "a", best={"test": None})
     write(tmp_path / "b", seed=2)
     found = result(tmp_path)
-    assert found.test == tables.Mean(math.inf, None, 2)
+    assert found.test == Mean(math.inf, None, 2)
     assert "+inf" in sheets.show(3, collect(tmp_path))
 
 

@@ -143,7 +143,7 @@ def _by_std(axes: Axes, label: str, points: Sequence[Point]) -> Line:
     axes.errorbar(
         [point.std or 0.0 for point in points],
         [v.mean for v in valid],
-        [v.spread or 0.0 for v in valid],
+        [v.std or 0.0 for v in valid],
         color=LIGHT[style.colour],
         linestyle=_dash(style),
         linewidth=1.3,

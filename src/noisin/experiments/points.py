@@ -7,7 +7,6 @@ mean ± sample standard deviation over the seeds.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,57 +15,8 @@ from typing import Any
 from noisin import parameters
 from noisin.experiments import labels
 from noisin.experiments.collection import Run
+from noisin.experiments.seeds import Mean, longest_of_each_seed
 from noisin.training.config import RunConfig
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds.
-
-    >>> print(estimate([76.0, 77.0, 78.0]))
-    77.0 ± 1.0
-    >>> print(estimate([76.04]), estimate([76.0, None]))
-    76.0 None
-    """
-
-    mean: float
-    spread: float | None
-    n: int
-
-    @property
-    def shown_mean(self) -> str:
-        """The mean in a few digits."""
-        return number(self.mean)
-
-    @property
-    def shown_spread(self) -> str:
-        """The spread in a few digits; nothing for one seed."""
-        return "" if self.spread is None else number(self.spread)
-
-    def __str__(self) -> str:
-        return self.shown_mean + (f" ± {self.shown_spread}" if self.shown_spread else "")
-
-
-def estimate(values: Iterable[float | None]) -> Estimate | None:
-    """The mean and its spread, or None where one of the values is missing or infinite."""
-    known = list(values)
-    if not known or None in known:
-        return None
-    numbers = [value for value in known if value is not None]
-    try:
-        spread = statistics.stdev(numbers) if len(numbers) > 1 else None
-        return Estimate(statistics.fmean(numbers), spread, len(numbers))
-    except OverflowError:  # as good as infinite
-        return None
-
-
-def number(perplexity: float) -> str:
-    """A perplexity in a few digits.
-
-    >>> number(82.123), number(12345.6)
-    ('82.1', '1.23e+04')
-    """
-    return f"{perplexity:.1f}" if perplexity < 10_000 else f"{perplexity:.3g}"
 
 
 @dataclass(frozen=True)
@@ -121,27 +71,27 @@ class Point:
         return parameters.std(noise.law, noise.gamma)
 
     @property
-    def train(self) -> Estimate | None:
+    def train(self) -> Mean | None:
         """Perplexity on train at the best epoch, noise and dropout off."""
         return self._at_best("train_clean")
 
     @property
-    def valid(self) -> Estimate | None:
+    def valid(self) -> Mean | None:
         """The lowest perplexity on valid."""
         return self._at_best("best_valid")
 
     @property
-    def test(self) -> Estimate | None:
+    def test(self) -> Mean | None:
         """Perplexity on test of the weights of the best epoch."""
         return self._at_best("test")
 
     @property
-    def gap(self) -> Estimate | None:
+    def gap(self) -> Mean | None:
         """``valid - train`` at the best epoch: how much better it knows the text it has seen."""
         bests = [run.best for run in self.counted if run.best is not None]
         if any(best["best_valid"] is None or best["train_clean"] is None for best in bests):
             return None
-        return estimate(best["best_valid"] - best["train_clean"] for best in bests)
+        return _mean(best["best_valid"] - best["train_clean"] for best in bests)
 
     @property
     def best_epochs(self) -> str:
@@ -151,8 +101,8 @@ class Point:
             return ""
         return f"{_range(bests)} of {_range([len(run.metrics) for run in self.counted])}"
 
-    def _at_best(self, name: str) -> Estimate | None:
-        return estimate(run.best[name] for run in self.counted if run.best is not None)
+    def _at_best(self, name: str) -> Mean | None:
+        return _mean(run.best[name] for run in self.counted if run.best is not None)
 
 
 @dataclass(frozen=True)
@@ -183,11 +133,7 @@ def _points(runs: Sequence[Run]) -> list[Point]:
 
 def one_per_seed(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
     """The run of each seed that went furthest, and the others."""
-    by_seed = grouped(runs, lambda run: run.config.seed)
-    chosen = [
-        max(some, key=lambda run: (run.complete, len(run.metrics))) for some in by_seed.values()
-    ]
-    chosen.sort(key=lambda run: run.config.seed)
+    chosen = sorted(longest_of_each_seed(runs), key=lambda run: run.config.seed)
     return chosen, [run for run in runs if run not in chosen]
 
 
@@ -198,6 +144,16 @@ def _order(point: Point) -> tuple[Any, ...]:
 
 def _range(values: Sequence[int]) -> str:
     return str(min(values)) if min(values) == max(values) else f"{min(values)}-{max(values)}"
+
+
+def _mean(values: Iterable[float | None]) -> Mean | None:
+    """None where one of the values is missing or infinite, or all of them are huge."""
+    known = list(values)
+    numbers = [value for value in known if value is not None]
+    if not numbers or len(numbers) < len(known):
+        return None
+    mean = Mean.of(numbers)
+    return mean if math.isfinite(mean.mean) else None
 
 
 def grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:

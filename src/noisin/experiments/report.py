@@ -18,9 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 import noisin
 from noisin.errors import Unsupported
-from noisin.experiments import charts, labels, palette, points, svg, tags
+from noisin.experiments import (
+    charts,
+    labels,
+    palette,
+    paper,
+    points,
+    seeds,
+    sheets,
+    svg,
+    tables,
+    tags,
+)
 from noisin.experiments.charts import Line, Style
 from noisin.experiments.collection import Collection, Run
+from noisin.experiments.formats import Sheet
 from noisin.experiments.points import Point, Task
 
 if TYPE_CHECKING:
@@ -144,15 +156,26 @@ def render(runs: Collection, folder: Path) -> str:
         css_hash=_hash(css),
         counts=_counts(runs),
         tasks=[Chapter(f"task-{i}", task) for i, task in enumerate(found, start=1)],
-        sheets=[],
+        sheets=[sheet for number in (3, 4) for sheet in _sheets(number, runs)],
         damaged=runs.damaged,
         most_rows=MOST_ROWS,
         tags=tags.of_point,
         tags_of_run=tags.of_run,
-        number=lambda value: "–" if value is None else points.number(value),
+        number=lambda value: "–" if value is None else seeds.number(value),
         json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         marker=palette.path,
     )
+
+
+def _sheets(number: int, runs: Collection) -> list[Sheet]:
+    """The parts of a table of the paper that there are runs of."""
+    lines = tables.compare(number, runs).lines
+    sizes = {line.cell.size for line in lines if line.result.runs or line.result.notes}
+    return [
+        sheet
+        for sheet, size in zip(sheets.sheets(number, runs), paper.HIDDEN_SIZES, strict=True)
+        if size in sizes
+    ]
 
 
 def _check_installed() -> None:

@@ -8,7 +8,8 @@ from typing import Literal
 from noisin.experiments import formats, paper, recipes, tables
 from noisin.experiments.collection import Collection, Run
 from noisin.experiments.formats import Sheet
-from noisin.experiments.tables import Comparison, Line, Mean
+from noisin.experiments.seeds import Mean
+from noisin.experiments.tables import Comparison, Line
 
 Format = Literal["text", "markdown", "csv", "latex"]
 MISSING = "-"
@@ -42,17 +43,17 @@ def show(number: int, runs: Collection, format: Format = "text") -> str:
     """A table of the paper beside ours, in a format. CSV has the numbers alone."""
     if format == "csv":
         return _csv(number, runs)
-    sheets = list(_sheets(number, runs))
+    shown = list(sheets(number, runs))
     below = remarks(number, runs)
     if format == "text":
         lines = [formats.one_line(remark) for remark in below]
-        return "\n\n".join([*map(formats.text, sheets), "\n".join(lines)])
+        return "\n\n".join([*map(formats.text, shown), "\n".join(lines)])
     if format == "markdown":
         items = "\n".join(f"- {formats.in_markdown(remark)}" for remark in below)
-        return "\n\n".join([*map(formats.markdown, sheets), items])
+        return "\n\n".join([*map(formats.markdown, shown), items])
     lines = [f"{formats.in_latex(remark)}\\par" for remark in below]
     note = "% needs \\usepackage{booktabs}"
-    return "\n\n".join([note, *map(formats.latex, sheets), "\n".join(lines)])
+    return "\n\n".join([note, *map(formats.latex, shown), "\n".join(lines)])
 
 
 def remarks(number: int, runs: Collection) -> list[str]:
@@ -67,7 +68,8 @@ def remarks(number: int, runs: Collection) -> list[str]:
     return found + [f"{record.name} cannot be used: {record.reason}" for record in runs.damaged]
 
 
-def _sheets(number: int, runs: Collection) -> Iterator[Sheet]:
+def sheets(number: int, runs: Collection) -> Iterator[Sheet]:
+    """The parts of a table of the paper beside ours, one for each size of the model."""
     tables.check_number(number)
     if number == paper.SYSTEMS[0].table:
         yield _systems()

@@ -9,7 +9,6 @@ validation; several seeds are given as their mean and sample standard deviation.
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from noisin.errors import InvalidValue
 from noisin.experiments import paper, recipes
 from noisin.experiments.collection import Run
 from noisin.experiments.paper import Cell
+from noisin.experiments.seeds import Mean, longest_of_each_seed
 from noisin.training.config import RunConfig
 
 WITHOUT_PERPLEXITIES = {
@@ -27,26 +27,6 @@ WITHOUT_PERPLEXITIES = {
 }
 STILL_FALLING, FEWER_EPOCHS = "still falling", "fewer epochs"
 NOT_COMPLETE, DIVERGED, REPEATED = "not complete", "diverged", "repeated"
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A perplexity over seeds: its mean, and the sample standard deviation from two seeds on.
-
-    >>> Mean.of([70.0, 72.0])
-    Mean(mean=71.0, std=1.4142135623730951, n=2)
-    """
-
-    mean: float
-    std: float | None
-    n: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Mean:
-        """That of some values, of which one may be infinite."""
-        mean = math.fsum(values) / len(values)
-        known = len(values) > 1 and math.isfinite(mean)
-        return cls(mean, statistics.stdev(values) if known else None, len(values))
 
 
 @dataclass(frozen=True)
@@ -171,7 +151,7 @@ def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
     """Of complete runs; if there are none, of those on the way, which have no test perplexity."""
     diverged = [run for run in runs if run.diverged is not None and not run.complete]
     begun = [run for run in runs if run.metrics and run not in diverged]
-    chosen = _longest_of_each_seed(begun)
+    chosen = longest_of_each_seed(begun)
     complete = [run for run in chosen if run.complete]
     counted = complete or chosen
     words = {
@@ -196,20 +176,6 @@ def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
         limit,
         tuple(notes),
     )
-
-
-def _longest_of_each_seed(runs: Iterable[Run]) -> list[Run]:
-    """Two runs of one seed are one and the same; the one that went furthest stands for both."""
-    chosen: dict[int, Run] = {}
-    for run in runs:
-        other = chosen.get(run.config.seed)
-        if other is None or _reach(run) > _reach(other):
-            chosen[run.config.seed] = run
-    return list(chosen.values())
-
-
-def _reach(run: Run) -> tuple[bool, int]:
-    return run.complete, len(run.metrics)
 
 
 def _mean(runs: Sequence[Run], name: str) -> Mean:
