@@ -104,9 +104,9 @@ def test_a_task_is_a_text_and_a_model(tmp_path: Path) -> None:
     write_run(tmp_path / "d", model={"num_layers": 1, "embedding_size": 650, "cell": "gru"})
     found = {task.title: len(task.points) for task in tasks(collect(tmp_path))}
     assert found == {
-        "manual, LSTM 2 × 650": 2,
-        "ptb, LSTM 2 × 650": 1,
-        "manual, GRU 1 × 650, embedding 650": 1,
+        "manual, LSTM 2×650": 2,
+        "ptb, LSTM 2×650": 1,
+        "manual, GRU 1×650, embedding 650": 1,
     }
 
 
@@ -125,8 +125,8 @@ def test_a_label_tells_what_is_out_of_line(tmp_path: Path) -> None:
         "c": "gaussian γ 0.5, batch size 20, lr 10",
         "d": "gaussian γ 0.5, feedback False",
         "e": "additive beta std 0.5",
-        "f": "dropout",
-        "g": "dropout + gaussian γ 0.5",
+        "f": "dropout 0/0/0.5",
+        "g": "dropout 0/0/0.5 + gaussian γ 0.5",
     }
 
 

@@ -52,7 +52,7 @@ def test_what_it_tells(tmp_path: Path) -> None:
     write_three(tmp_path)
     text = re.sub(r"\s+", " ", Elements(render(tmp_path)).text)
     assert f"5 runs in {tmp_path}: 4 complete, 1 not complete." in text
-    for words in ("manual, LSTM 2 × 650", "gaussian γ 0.5", "no noise", "lowest", "−12.5"):
+    for words in ("manual, LSTM 2×650", "gaussian γ 0.5", "no noise", "lowest", "−12.5"):
         assert words in text
     assert '"lr": 30.0' in text, "the config"
     assert '"processor": "a test"' in text, "the environment"

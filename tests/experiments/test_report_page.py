@@ -74,7 +74,9 @@ def _write(folder: Path) -> Path:
 
 def test_it_renders_and_asks_for_nothing(chromium: Browser, page: Path) -> None:
     chromium.open(page)
-    assert chromium.run("document.querySelector('h1').textContent").startswith("Runs in runs")
+    assert chromium.run("document.querySelector('h1').textContent").startswith(
+        "noisin report: runs"
+    )
     assert chromium.run("document.querySelectorAll('figure > svg').length") == 3
     size = "document.querySelector('figure > svg').getBoundingClientRect().width"
     assert chromium.run(size) > 300

@@ -49,8 +49,12 @@ def perplexities(axes: Axes, top: float = math.inf) -> None:
     from matplotlib.ticker import FixedLocator, NullLocator
 
     axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, max(min(high, top), 1.01 * low))
+    low, high = axes.dataLim.intervaly
+    if not 0 < low <= high < math.inf:  # nothing is drawn
+        low, high = 1.0, 10.0
+    high = max(low, min(high, top))
+    margin = max(0.05, 0.05 * math.log(high / low))
+    axes.set_ylim(low * math.exp(-margin), high * math.exp(margin))
     axes.yaxis.set_major_locator(FixedLocator(ticks(*axes.get_ylim())))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter("{x:g}")

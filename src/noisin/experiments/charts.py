@@ -88,14 +88,15 @@ def learning_curves(task: Task) -> tuple[Figure, list[Line]]:
 def spread(task: Task) -> tuple[Figure, list[Line]] | None:
     """Validation perplexity at the best epoch by the std of the noise, a line for each family.
 
-    Of complete runs alone. None if there is no noise among them.
+    Of complete runs alone. None if fewer than two of the points have noise. Beside them, as levels,
+    the same without noise, and the best with dropout instead.
     """
     points = [point for point in task.points if point.complete and _drawable(point)]
     noisy = [point for point in points if point.std is not None]
-    if not noisy:
+    if len(noisy) < 2:
         return None
     figure, axes = new_axes()
-    lines = [_level(axes, point) for point in points if point.label in ("no noise", "dropout")]
+    lines = [_level(axes, point) for point in _levels(points)]
     for label, some in sorted(_by_kind(noisy).items()):
         lines.append(_by_std(axes, label, sorted(some, key=lambda point: point.std or 0.0)))
     axes.set(xlabel="standard deviation of the noise", ylabel="perplexity on valid")
@@ -105,9 +106,10 @@ def spread(task: Task) -> tuple[Figure, list[Line]] | None:
 
 
 def _top(points: Iterable[Point]) -> float:
-    """The highest perplexity that matters: the first epochs are far above, and much alike."""
-    curves = [run.metrics for point in points for run in point.counted if len(run.metrics) > 3]
-    later = [line["valid"] or 0.0 for curve in curves for line in curve[len(curve) // 3 :]]
+    """The highest perplexity that matters: of many epochs the first are far above, and alike."""
+    curves = [run.metrics for point in points for run in point.counted]
+    counted = [curve[len(curve) // 4 if len(curve) > 7 else 0 :] for curve in curves]
+    later = [line["valid"] or 0.0 for curve in counted for line in curve]
     return 1.1 * max((value for value in later if value < HIGHEST), default=HIGHEST)
 
 
@@ -125,6 +127,12 @@ def _by_kind(points: Iterable[Point]) -> dict[str, list[Point]]:
             point
         )
     return kinds
+
+
+def _levels(points: Iterable[Point]) -> list[Point]:
+    usual = [point for point in points if point.std is None and "," not in point.label]
+    plain = [point for point in usual if not labels.has_dropout(point.config)]
+    return plain[:1] + [point for point in usual if point not in plain][:1]
 
 
 def _level(axes: Axes, point: Point) -> Line:
@@ -150,6 +158,8 @@ def _by_std(axes: Axes, label: str, points: Sequence[Point]) -> Line:
         elinewidth=1,
         marker=style.marker,
         markersize=7,
+        markeredgecolor=LIGHT["page"],
+        markeredgewidth=0.6,
     )
     return Line(label, style)
 
@@ -182,6 +192,8 @@ def mark_best(axes: Axes, runs: Sequence[Run], style: Style) -> None:
         linestyle="none",
         marker=style.marker,
         markersize=8,
+        markeredgecolor=LIGHT["page"],
+        markeredgewidth=0.6,
         zorder=3,
     )
 

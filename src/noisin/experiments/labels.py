@@ -11,22 +11,24 @@ from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
 # Told by the name of the task, or by that of the noise, or not a matter of the point.
 _TOLD = {"seed", "data.name", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
 _TOLD |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
-_TOLD |= {"model.tied"}
+_TOLD |= {
+    f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
+}
 
 
 def task(config: RunConfig) -> str:
     """The text and the model, without what regularizes it.
 
     >>> task(RunConfig())
-    'manual, LSTM 2 × 650'
+    'manual, LSTM 2×650'
     >>> task(RunConfig.parse({"model": {"cell": "elman-sigmoid", "num_layers": 1, "tied": False}}))
-    'manual, Elman-sigmoid 1 × 650, not tied'
+    'manual, Elman-sigmoid 1×650, not tied'
     """
     model = config.model
     cell = model.cell.capitalize() if "-" in model.cell else model.cell.upper()
     embedding = "" if model.embedding_size is None else f", embedding {model.embedding_size}"
     tied = "" if model.tied else ", not tied"
-    size = f"{model.num_layers} × {model.hidden_size}"
+    size = f"{model.num_layers}×{model.hidden_size}"
     return f"{config.data.name}, {cell} {size}{embedding}{tied}"
 
 
@@ -67,10 +69,23 @@ def has_dropout(config: RunConfig) -> bool:
     return config.model.dropout != DropoutConfig(locked=config.model.dropout.locked)
 
 
+def dropout(config: RunConfig) -> str:
+    """The dropout of input, between the layers and of the output, in a few words.
+
+    >>> dropout(RunConfig.parse({"model": {"dropout": {"input": 0.5, "output": 0.4}}}))
+    'dropout 0.5/0/0.4'
+    """
+    rates = config.model.dropout.input, config.model.dropout.between, config.model.dropout.output
+    if len(set(rates)) == 1:
+        return f"dropout {rates[0]:g}"
+    return "dropout " + "/".join(f"{rate:g}" for rate in rates)
+
+
 def _regularized(config: RunConfig) -> str:
     if not has_dropout(config):
         return noise(config.noise)
-    return "dropout" if config.noise is None else f"dropout + {noise(config.noise)}"
+    alone = config.noise is None
+    return dropout(config) if alone else f"{dropout(config)} + {noise(config.noise)}"
 
 
 def _others(config: RunConfig) -> dict[str, Any]:

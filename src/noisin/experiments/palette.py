@@ -64,8 +64,8 @@ MARKERS: tuple[Polygon, ...] = (
     _star(4),
     _star(3, turn=1 / 2),
     _star(10, depth=0.42),
-    _star(8, depth=0.35),
-    _star(8, depth=0.35, turn=1 / 8),
+    _star(8, depth=0.42),
+    _star(8, depth=0.42, turn=1 / 8),
 )
 
 

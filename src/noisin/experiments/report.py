@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -50,6 +50,15 @@ class Picture:
     svg: Markup
     caption: str
     lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper beside ours, and what to know about its numbers."""
+
+    number: int
+    sheets: list[Sheet]
+    remarks: list[str]
 
 
 @dataclass(frozen=True)
@@ -149,14 +158,15 @@ def render(runs: Collection, folder: Path) -> str:
     css = _colours() + (FOLDER / "report.css").read_text(encoding="utf-8")
     found = points.tasks(runs)
     return environment.get_template("report.html").render(
-        title=f"Runs in {folder.resolve().name}",
+        title=f"noisin report: {folder.resolve().name}",
         folder=str(folder),
         version=noisin.__version__,
         css=Markup(css),
         css_hash=_hash(css),
         counts=_counts(runs),
         tasks=[Chapter(f"task-{i}", task) for i, task in enumerate(found, start=1)],
-        sheets=[sheet for number in (3, 4) for sheet in _sheets(number, runs)],
+        tables=list(_tables(runs)),
+        meanings=tags.MEANINGS,
         damaged=runs.damaged,
         most_rows=MOST_ROWS,
         tags=tags.of_point,
@@ -167,15 +177,15 @@ def render(runs: Collection, folder: Path) -> str:
     )
 
 
-def _sheets(number: int, runs: Collection) -> list[Sheet]:
-    """The parts of a table of the paper that there are runs of."""
-    lines = tables.compare(number, runs).lines
-    sizes = {line.cell.size for line in lines if line.result.runs or line.result.notes}
-    return [
-        sheet
-        for sheet, size in zip(sheets.sheets(number, runs), paper.HIDDEN_SIZES, strict=True)
-        if size in sizes
-    ]
+def _tables(runs: Collection) -> Iterator[Table]:
+    """The tables of the paper that there are runs of, without the sizes that there are none of."""
+    for number in sorted({cell.table for cell in paper.CELLS}):
+        lines = tables.compare(number, runs).lines
+        sizes = {line.cell.size for line in lines if line.result.runs or line.result.notes}
+        parts = zip(sheets.sheets(number, runs), paper.HIDDEN_SIZES, strict=True)
+        found = [sheet for sheet, size in parts if size in sizes]
+        if found:
+            yield Table(number, found, sheets.remarks(number, runs))
 
 
 def _check_installed() -> None:

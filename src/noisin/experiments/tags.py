@@ -14,6 +14,17 @@ Kind = Literal["good", "care", "bad", "plain"]
 KINDS: dict[str, Kind] = {"diverged": "bad", "failed": "bad", STILL_FALLING: "care"}
 
 
+MEANINGS = {
+    NOT_COMPLETE: "stopped or still at work. Its numbers are those so far, and count only where no "
+    "seed is complete.",
+    STILL_FALLING: "the best epoch is the last one: more epochs would have gone lower.",
+    "diverged": "the loss left the finite numbers.",
+    "pruned": "a sweep gave it up, for others were better after as many epochs.",
+    "failed": "a sweep could not go on with it; the same command tries again.",
+    REPEATED: "another run of the same settings and seed went as far, and stands for it.",
+}
+
+
 class Tag(NamedTuple):
     """Some words, and how much they matter."""
 
