@@ -57,7 +57,7 @@ def test_like_is_drawn_with_like(tmp_path: Path) -> None:
         ([], "has no clean and noisy run"),
         ([ELMAN], "has no noisy run"),
         ([noisy(0.1)], "has no clean run"),
-        ([ELMAN, noisy(0.1, train={"lr": 5.0})], "but they differ in other settings too"),
+        ([ELMAN, noisy(0.1, train={"lr": 5.0})], "but they differ in more than that"),
     ],
 )
 def test_missing_runs(runs: list[dict[str, Any]], message: str, tmp_path: Path) -> None:
@@ -67,6 +67,14 @@ def test_missing_runs(runs: list[dict[str, Any]], message: str, tmp_path: Path) 
         select(tmp_path)
     assert f"noisin train figure1-clean --out {tmp_path}" in str(caught.value)
     assert f"noisin train figure1-noisy --out {tmp_path}" in str(caught.value)
+
+
+def test_two_texts_are_not_drawn_together(tmp_path: Path) -> None:
+    write_run(tmp_path / "clean", CURVE, **ELMAN)
+    record = write_run(tmp_path / "noisy", CURVE, **noisy(0.1))
+    record.write("environment.json", {"data": {"sha256": "f" * 64}})
+    with pytest.raises(InvalidValue, match="differ in more than that"):
+        select(tmp_path)
 
 
 def test_what_is_drawn(tmp_path: Path) -> None:

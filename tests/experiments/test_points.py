@@ -110,6 +110,16 @@ def test_a_task_is_a_text_and_a_model(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("data", [{"sha256": "f" * 64}, {"sha256": 7}, {}, "nonsense", None])
+def test_two_texts_by_one_name_are_two_tasks(tmp_path: Path, data: Any) -> None:
+    """A built-in text, or a file, may have changed between two runs: they are not one seed."""
+    write_run(tmp_path / "old")
+    write_run(tmp_path / "new").write("environment.json", {"data": data})
+    other = "ffffffff" if data == {"sha256": "f" * 64} else "unknown"
+    titles = [f"manual, LSTM 2×650 (text {text})" for text in ("00000000", other)]
+    assert [task.title for task in tasks(collect(tmp_path))] == titles
+
+
 def test_a_label_tells_what_is_out_of_line(tmp_path: Path) -> None:
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", noise={"gamma": 0.5})

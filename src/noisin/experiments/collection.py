@@ -87,6 +87,13 @@ class Run:
         """Whether the best epoch is the last one: it was still getting better."""
         return self.best is None or self.best["epoch"] == len(self.metrics)
 
+    @property
+    def text(self) -> str | None:
+        """The sha256 of the text that it has read, if its record tells."""
+        known = self.environment.get("data")
+        found = known.get("sha256") if isinstance(known, Mapping) else None
+        return found if isinstance(found, str) else None
+
     @cached_property
     def point(self) -> str:
         """A hash of its settings but for seed and limits: runs that share it are one point."""

@@ -127,10 +127,10 @@ def _is_elman(config: RunConfig) -> bool:
 
 
 def _likeness(run: Run) -> tuple[str, ...]:
-    """All settings but those of the noise and the seed."""
+    """The text, and all settings but those of the noise and the seed."""
     settings = run.config.settings()
     noise_free = [name for name in settings if name != "seed" and not name.startswith("noise")]
-    return tuple(f"{name} = {settings[name]!r}" for name in noise_free)
+    return str(run.text), *(f"{name} = {settings[name]!r}" for name in noise_free)
 
 
 def _selection(runs: Sequence[Run]) -> Selection | None:
@@ -151,7 +151,7 @@ def _epochs(selection: Selection) -> int:
 
 def _missing(found: set[str], folder: Path) -> str:
     if found == {"clean", "noisy"}:
-        told = "has runs without noise and runs with it, but they differ in other settings too"
+        told = "has runs without noise and runs with it, but they differ in more than that"
     else:
         lacking = " and ".join(sorted({"clean", "noisy"} - found))
         told = f"has no {lacking} run of it with an epoch that is over"

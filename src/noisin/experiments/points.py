@@ -7,6 +7,7 @@ mean ± sample standard deviation over the seeds.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,9 +120,13 @@ class Task:
 
 
 def tasks(runs: Iterable[Run]) -> list[Task]:
-    """Runs sorted into tasks and points."""
-    by_title = grouped(runs, lambda run: labels.task(run.config))
-    return [Task(title, _points(some)) for title, some in sorted(by_title.items())]
+    """Runs sorted into tasks and points. Of two texts by one name, the title tells the hash."""
+    by_text = grouped(runs, lambda run: (labels.task(run.config), run.text or "unknown"))
+    titles = Counter(title for title, _ in by_text)
+    return [
+        Task(title if titles[title] == 1 else f"{title} (text {text[:8]})", _points(some))
+        for (title, text), some in sorted(by_text.items())
+    ]
 
 
 def _points(runs: Sequence[Run]) -> list[Point]:

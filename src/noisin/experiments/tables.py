@@ -97,18 +97,12 @@ def compare(number: int, runs: Iterable[Run]) -> Comparison:
     wanted = {_likeness(recipes.config(name)) for cell in cells for name in _names(cell)}
     for run in runs:
         key = _likeness(run.config)
-        if key in wanted and text_of(run) == DATASETS[corpus].digest:
+        if key in wanted and run.text == DATASETS[corpus].digest:
             alike[key].append(run)
         else:
             others.append(run)
     lines = tuple(line for cell in cells for line in _lines(cell, alike))
     return Comparison(number, lines, tuple(others))
-
-
-def text_of(run: Run) -> str | None:
-    """The sha256 of the text that a run has read, if its record tells."""
-    known = run.environment.get("data")
-    return known.get("sha256") if isinstance(known, Mapping) else None
 
 
 def nearest(run: Run, number: int) -> tuple[str, list[str]]:
