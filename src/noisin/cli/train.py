@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 
+from noisin.cli.consoles import Results
 from noisin.cli.progress import Display, clock, number
 from noisin.cli.settings import nested, with_settings
 from noisin.experiments import comparison, figures, presets
@@ -82,7 +82,7 @@ def _picture(records: Sequence[RunRecord], folder: Path) -> str:
 
 
 def _print(rows: Sequence[Row]) -> None:
-    console = Console(highlight=False, markup=False)
+    console = Results()
     if not console.is_terminal:
         console.width = 120
     heads = ("train", "valid", "test", "gap", "best epoch", "time")
