@@ -83,8 +83,7 @@ def _picture(records: Sequence[RunRecord], folder: Path) -> str:
 
 def _print(rows: Sequence[Row]) -> None:
     console = Results()
-    if not console.is_terminal:
-        console.width = 120
+    console.width = max(console.width, 120)  # numbers are not to be cut, however narrow it is
     heads = ("train", "valid", "test", "gap", "best epoch", "time")
     table = Table("perplexity", *heads, box=None, pad_edge=False)
     for column in table.columns[1:]:
