@@ -72,6 +72,17 @@ def test_another_text_is_refused(run: Path, text: Path, tmp_path: Path, capsys: 
     assert "is not the text that" in printed or "another run" in printed
 
 
+def test_a_text_that_was_moved(run: Path, text: Path, tmp_path: Path, capsys: Any) -> None:
+    expected = evaluated(run, capsys)
+    text.rename(tmp_path / "moved")
+    try:
+        assert in_process("evaluate", str(run)) == 2
+        assert "there is no such corpus" in capsys.readouterr().err
+        assert evaluated(run, capsys, "--data", str(tmp_path / "moved")) == expected
+    finally:
+        (tmp_path / "moved").rename(text)
+
+
 def test_generate(run: Path, capsys: Any) -> None:
     arguments = ("generate", str(run), "--prompt", "the cat", "--length", "12")
     assert in_process(*arguments) == 0

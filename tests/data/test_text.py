@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -95,11 +99,32 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         Text("pipe", tmp_path / "pipe").sha256()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_no_permission(folder: Path) -> None:
-    (folder / "valid.txt").chmod(0)
-    with pytest.raises(Unavailable, match="valid.txt: cannot be read: Permission denied"):
-        load(folder)
+@contextmanager
+def as_anybody() -> Iterator[None]:
+    """As somebody whom permissions bind, as they do not bind root."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_no_permission() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder = Path(place) / "small"
+        write_folder(folder)
+        (folder / "valid.txt").chmod(0)
+        with as_anybody(), pytest.raises(Unavailable, match="valid.txt: cannot be read: Permiss"):
+            load(folder)
+        folder.chmod(0)
+        for name, given in ((folder, None), (folder / "train.txt", None), ("ptb", folder)):
+            with as_anybody(), pytest.raises(Unavailable, match="cannot be read: Permission"):
+                load(name, given)
+        folder.chmod(0o755)
 
 
 @settings(deadline=None, derandomize=True)
@@ -121,5 +146,29 @@ def test_a_split_file_is_the_file(
 def test_a_file_too_short_to_split(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "book.txt"
     path.write_bytes(content)
-    with pytest.raises(NoisinError, match="book.txt.*(is empty|too short to be split)"):
+    with pytest.raises(NoisinError, match="book.txt.*(is empty|too few lines to be split)"):
+        load(path)
+
+
+def test_a_file_that_grows_while_it_is_split(tmp_path: Path, monkeypatch: Any) -> None:
+    """As under a process that writes it; files of /proc say that they hold nothing, and do."""
+    path = tmp_path / "log.txt"
+    path.write_text("a b\n" * 99)
+    size = os.stat_result([0] * 6 + [10] + [0] * 3)
+    monkeypatch.setattr(os, "fstat", lambda _: size)
+    with pytest.raises(InvalidData, match="too few lines"):
+        load(path)
+    if Path("/proc/self/status").exists():
+        monkeypatch.undo()
+        with pytest.raises(InvalidData, match="/proc/self/status: is empty"):
+            load("/proc/self/status")
+
+
+def test_a_line_too_long_where_the_file_is_cut(tmp_path: Path, monkeypatch: Any) -> None:
+    """It is seen wherever the cut falls, also at its first byte."""
+    monkeypatch.setattr(text, "LONGEST_LINE", 30)
+    monkeypatch.setattr(text, "BLOCK", 8)
+    path = tmp_path / "book.txt"
+    path.write_bytes(b"a\n" * 68 + b"x" * 31 + b"\n" + b"b\n")  # 170 bytes, the line at 136
+    with pytest.raises(InvalidData, match="line 69 is longer than 30 bytes"):
         load(path)

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from noisin.cli.consoles import Messages
 from noisin.training.progress import Status
 
 QUIET = 60.0  # seconds without a line, elsewhere than on a terminal
@@ -18,7 +19,7 @@ class Display:
     """Shows runs, one after another, as the trainer tells of them."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, markup=False)
+        self.console = console or Messages()
         self._title = ""
         self._epochs = 0
         self._left = ""
@@ -42,7 +43,8 @@ class Display:
     def status(self, status: Status) -> None:
         """It is so far now."""
         self._epochs = status.epochs
-        self._left = f"{clock(status.seconds_left)} left"
+        known = status.seconds_left < float("inf")
+        self._left = f"{clock(status.seconds_left)} left" if known else ""
         told = (
             f"epoch {status.epoch}/{status.epochs}  perplexity {status.perplexity:.1f}  "
             f"{status.tokens_per_second:,.0f} tokens/s  {self._left}"
@@ -51,7 +53,7 @@ class Display:
             bar, task = self._bar
             bar.update(task, completed=status.done, told=told)
         elif time.monotonic() - self._told > QUIET:
-            self._say(told)
+            self._say(told.rstrip())
 
     def epoch(self, metrics: Mapping[str, Any]) -> None:
         """An epoch is over."""
@@ -93,11 +95,9 @@ def number(perplexity: float) -> str:
 def clock(seconds: float) -> str:
     """A time as minutes and seconds, or hours.
 
-    >>> clock(75), clock(3 * 3600 + 120), clock(float("inf"))
-    ('1:15', '3:02:00', '?')
+    >>> clock(75), clock(3 * 3600 + 120)
+    ('1:15', '3:02:00')
     """
-    if seconds == float("inf"):
-        return "?"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -11,6 +11,7 @@ has a sub-section for each of several runs side by side: what it has beyond the 
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from noisin.errors import InvalidValue, Unavailable
+from noisin.data.text import Text
+from noisin.errors import InvalidValue
 from noisin.training.config import RunConfig
 
 FOLDER = Path(__file__).parent / "presets"
@@ -66,7 +68,7 @@ def read(name: str) -> Preset:
     """A preset by its name, or a TOML file by its path."""
     if name in names():
         return _read(FOLDER / f"{name}.toml")
-    if name.endswith(".toml") or Path(name).exists():
+    if name.endswith(".toml") or os.path.lexists(name):
         return _read(Path(name))
     close = get_close_matches(name, names(), n=1)
     hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names())}."
@@ -117,9 +119,7 @@ def _sections(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
+        return tomllib.loads(b"".join(Text(str(path), path).blocks()).decode())
     except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
         raise InvalidValue(f"{path}: is not TOML: {error}.") from None
 

@@ -48,7 +48,8 @@ class DataConfig(Section):
     )
     folder: str | None = Field(
         default=None,
-        description="Where the files of ptb or wikitext-2 lie; else they are downloaded.",
+        description="Where the files of ptb or wikitext-2 lie; else NOISIN_DATA says so; else they "
+        "are downloaded.",
     )
 
 
