@@ -201,3 +201,9 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert str(tmp_path) in run.stdout
+    (tmp_path / "book.txt").write_text("the cat sat\n" * 99)
+    settings = "--data.name book.txt --model.hidden_size 4 --train.batch_size 4 --train.epochs 1"
+    train = [tmp_path / "env" / "bin" / "noisin", "train", "manual", *settings.split()]
+    run = subprocess.run(train, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "pip install 'noisin[plot]'" in run.stdout
