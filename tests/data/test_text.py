@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +67,41 @@ def test_bad_content(tmp_path: Path, split: str, content: bytes, message: str) -
     with pytest.raises(InvalidData, match=message) as caught:
         load(tmp_path)
     assert f"{split}.txt" in str(caught.value)
+
+
+GOOD = (b"a", b"b", b"cc ", b" ", b"\n", b"\n", b"a b\n", b"\t", b"<eos>", b"\x1c", b"\xe2\x80\xa8")
+BAD = (b"\r", b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xc3")
+
+
+def words_or_message(path: Path) -> list[str] | str:
+    try:
+        corpus = load(path)
+    except NoisinError as error:
+        return str(error)
+    splits = (corpus.train, corpus.valid, corpus.test)
+    return [word for ids in splits for word in corpus.vocab.decode(ids)]
+
+
+def test_a_thousand_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever bytes they hold: read by the rule, or refused with one message."""
+    monkeypatch.setenv("NOISIN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(text, "BLOCK", 16)
+    monkeypatch.setattr(text, "LONGEST_LINE", 60)
+    draw = random.Random(4444)
+    path, refused = tmp_path / "book.txt", 0
+    for i in range(1000):
+        pieces = draw.choices(GOOD, k=draw.randrange(120))
+        if i % 3 == 0:
+            pieces[draw.randrange(len(pieces) + 1) :] = [draw.choice(BAD), b"\n", *pieces]
+        path.write_bytes(b"".join(pieces))
+        found = words_or_message(path)
+        if isinstance(found, str):
+            assert "book.txt" in found
+            assert len(found) < 500
+            refused += 1
+        else:
+            assert found == by_the_rule(path.read_bytes().decode())
+    assert 350 < refused < 650, "of the rest, those that are too short or have a long line"
 
 
 def test_the_longest_line() -> None:

@@ -30,7 +30,7 @@ def verify(
 ) -> int:
     """Check every mathematical claim of the paper, one row each, with standard errors.
 
-    Exits with 1 if a row fails. Takes about a minute.
+    Exits with 1 if a row fails. Takes about half a minute.
 
     Parameters
     ----------
