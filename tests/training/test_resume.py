@@ -171,10 +171,17 @@ def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
     record, settings = RunRecord(tmp_path / "run"), toy.config(threads=None)
     assert resume.threads_to_use(record, settings) == torch.get_num_threads() == 1
     assert resume.threads_to_use(record, toy.config(threads=3)) == 3
+    with pytest.raises(InvalidValue, match=r"threads = 1000, and \d+ cores can be used here"):
+        resume.threads_to_use(record, toy.config(threads=1000))
     toy.fit(tmp_path / "run", train={"epochs": 1}, threads=None)
     assert record.environment["threads"] == 1
-    record.write("environment.json", {**record.environment, "threads": 2})
-    assert resume.threads_to_use(record, settings) == 2
+    whole = record.environment
+    record.write("environment.json", {**whole, "threads": 1000})  # of a larger machine
+    assert resume.threads_to_use(record, settings) == 1000
+    for damaged in ("many", 0, None):
+        record.write("environment.json", {**whole, "threads": damaged})
+        with pytest.raises(InvalidValue, match="does not tell the number of threads"):
+            toy.fit(tmp_path / "run", threads=None)
     with use_threads(2):
         assert torch.get_num_threads() == 2
     assert torch.get_num_threads() == 1
@@ -197,6 +204,13 @@ def test_another_run_is_refused(changes: Any, text: Corpus, message: str, tmp_pa
     assert outcome.code == 2
     assert message in outcome.message
     assert toy.result(out) == before
+
+
+def test_a_vocabulary_that_was_lost_is_written_again(tmp_path: Path) -> None:
+    """The data has it still, and without it the model is of no use."""
+    toy.fit(tmp_path / "run", train={"epochs": 1})
+    (tmp_path / "run" / "vocabulary.json").unlink()
+    assert toy.fit(tmp_path / "run", train={"epochs": 2}).vocabulary == toy.corpus().vocab
 
 
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:

@@ -111,8 +111,9 @@ class Trainer:
             variable=train.variable_length,
             seed=self.config.seed,
         )
-        for split in (corpus.valid, corpus.test):
-            Windows(split, train.eval_batch_size, 1)  # refuse now what is too short to measure on
+        for text in (corpus.valid, corpus.test, self._clean(corpus)):
+            if text is not None:  # refuse now what is too short to measure on
+                Windows(text, train.eval_batch_size, 1)
         torch.manual_seed(self.config.seed)
         run = Run(self.config, len(corpus.vocab), device)
         self.workers.split(run.model, train.batch_size)
@@ -270,7 +271,7 @@ class Trainer:
         if run.average is not None:
             with run.average.applied():
                 averaged = self._perplexity(run, corpus.valid)
-        clean = corpus.train[: train.clean_tokens + 1] if train.clean_tokens else None
+        clean = self._clean(corpus)
         metrics = {
             "epoch": run.epoch + 1,
             "step": run.step,
@@ -291,6 +292,11 @@ class Trainer:
         run.next_epoch()
         self._save(run, best=improved)
         return metrics
+
+    def _clean(self, corpus: Corpus) -> Ids | None:
+        """The part of the training text to measure without noise, if any."""
+        tokens = self.config.train.clean_tokens
+        return corpus.train[: tokens + 1] if tokens else None
 
     def _perplexity(self, run: Run, ids: Ids) -> float:
         """Of the clean model, measured by the main process for all. A signal breaks it off."""
