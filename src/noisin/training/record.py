@@ -67,6 +67,17 @@ class RunRecord:
         return self._read("environment.json") or {}
 
     @property
+    def threads(self) -> int:
+        """The number of threads that the run computes with, on whatever machine."""
+        threads = self.environment.get("threads")
+        if not isinstance(threads, int) or threads < 1:
+            raise InvalidValue(
+                f"{self.folder / 'environment.json'} does not tell the number of threads. Put the "
+                f"whole file back."
+            )
+        return threads
+
+    @property
     def identity(self) -> dict[str, str]:
         """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
         known = self.environment
