@@ -52,6 +52,14 @@ def test_samples(method: str, run: Path, text: Path, capsys: Any) -> None:
     assert evaluated(run, capsys, *arguments, "--seed", "4")["nats"] != told["nats"]
 
 
+def test_json_has_no_nan(run: Path, capsys: Any) -> None:
+    """Of one sample there is no standard error; NaN is Python's, and no JSON."""
+    arguments = ("--method", "arithmetic", "--samples", "1", "--json")
+    assert in_process("evaluate", str(run), *arguments) == 0
+    shown = capsys.readouterr().out
+    assert json.loads(shown, parse_constant=pytest.fail)["stderr"] is None
+
+
 def test_the_sentence(run: Path, capsys: Any) -> None:
     assert in_process("evaluate", str(run), "--method", "arithmetic", "--samples", "4") == 0
     shown = capsys.readouterr().out

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from noisin.cli.arguments import Number, Switch, WholeNumber
 from noisin.cli.progress import Display
 from noisin.errors import InvalidData, InvalidValue
-from noisin.training.record import RunRecord
+from noisin.training.record import RunRecord, finite
 
 if TYPE_CHECKING:
     from noisin.data.cache import Ids
@@ -95,7 +95,7 @@ def evaluate(
         **asdict(score),
         "perplexity": score.perplexity,
     }
-    print(json_format.dumps(told, indent=2) if json else _sentence(told))
+    print(json_format.dumps(finite(told), indent=2) if json else _sentence(told))
 
 
 def _text(record: RunRecord, folder: Path | None, split: str) -> Ids:
