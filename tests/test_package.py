@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
@@ -56,6 +57,23 @@ def test_version() -> None:
 def test_imports_without_torch(module: str) -> None:
     """With torch blocked, what needs none still loads."""
     python(f"import sys; sys.modules['torch'] = None; import {module}")
+
+
+def test_what_is_imported_is_declared() -> None:
+    """Not only by way of another dependency, which may drop it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *extras["plot"], *extras["tensorboard"]]
+    names = {re.split(r"[^a-z0-9]", line)[0] for line in declared}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported = {(node.module or "").split(".")[0]}
+            else:
+                continue
+            assert imported <= names | sys.stdlib_module_names | {"noisin"}, path
 
 
 def test_ranges_are_readable_without_torch() -> None:
@@ -185,3 +203,9 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert str(tmp_path) in run.stdout
+    (tmp_path / "book.txt").write_text("the cat sat\n" * 99)
+    settings = "--data.name book.txt --model.hidden_size 4 --train.batch_size 4 --train.epochs 1"
+    train = [tmp_path / "env" / "bin" / "noisin", "train", "manual", *settings.split()]
+    run = subprocess.run(train, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "pip install 'noisin[plot]'" in run.stdout

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from noisin.kernels import build
 from tests.cli.run import in_process
 
 SENTENCES = ["the cat sat on the mat\n", "a dog <unk> in the sun\n", "the dog saw a cat\n", "\n"]
 SMALL = ("--model.hidden_size", "8", "--train.batch_size", "4", "--train.lr", "5", "--threads", "1")
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of these tests' own, with the kernel, which takes long to compile, in it."""
+    place = tmp_path_factory.mktemp("cache")
+    if library := build.compiled():
+        shutil.copytree(library.parent, place / "kernels")
+    return place
+
+
 @pytest.fixture(autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOISIN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+def _use_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOISIN_CACHE", str(cache))
 
 
 @pytest.fixture(scope="session")
@@ -29,12 +40,12 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(text: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with noise, dropout and averaging, complete after two epochs."""
     out = tmp_path_factory.mktemp("runs")
     arguments = ("--noise.gamma", "0.5", "--model.dropout.output", "0.1", "--train.epochs", "2")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NOISIN_CACHE", str(out / "cache"))
+        patch.setenv("NOISIN_CACHE", str(cache))
         in_process("train", "ptb-small", "--data.name", str(text), *SMALL, *arguments, *_out(out))
     (folder,) = out.glob("ptb-small-*")
     return folder

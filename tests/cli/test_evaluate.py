@@ -52,6 +52,14 @@ def test_samples(method: str, run: Path, text: Path, capsys: Any) -> None:
     assert evaluated(run, capsys, *arguments, "--seed", "4")["nats"] != told["nats"]
 
 
+def test_json_has_no_nan(run: Path, capsys: Any) -> None:
+    """Of one sample there is no standard error; NaN is Python's, and no JSON."""
+    arguments = ("--method", "arithmetic", "--samples", "1", "--json")
+    assert in_process("evaluate", str(run), *arguments) == 0
+    shown = capsys.readouterr().out
+    assert json.loads(shown, parse_constant=pytest.fail)["stderr"] is None
+
+
 def test_the_sentence(run: Path, capsys: Any) -> None:
     assert in_process("evaluate", str(run), "--method", "arithmetic", "--samples", "4") == 0
     shown = capsys.readouterr().out
@@ -70,6 +78,17 @@ def test_another_text_is_refused(run: Path, text: Path, tmp_path: Path, capsys: 
     assert in_process("evaluate", str(tmp_path / "run")) == 2
     printed = capsys.readouterr().err
     assert "is not the text that" in printed or "another run" in printed
+
+
+def test_a_text_that_was_moved(run: Path, text: Path, tmp_path: Path, capsys: Any) -> None:
+    expected = evaluated(run, capsys)
+    text.rename(tmp_path / "moved")
+    try:
+        assert in_process("evaluate", str(run)) == 2
+        assert "there is no such corpus" in capsys.readouterr().err
+        assert evaluated(run, capsys, "--data", str(tmp_path / "moved")) == expected
+    finally:
+        (tmp_path / "moved").rename(text)
 
 
 def test_generate(run: Path, capsys: Any) -> None:

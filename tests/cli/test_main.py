@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from noisin import cli
+from noisin.training.record import RunRecord
+from tests.cli.conftest import SMALL
 from tests.cli.run import in_process, noisin
 
 COMMANDS = ("train", "evaluate", "generate", "table", "figure", "report", "data", "verify")
@@ -64,7 +67,9 @@ def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         (["train", "--noise.gamma", "1.1"], "compare: noise is what its runs differ in"),
         (["train", "--model.dropout.input", "0.1"], "model.dropout is what its runs differ in"),
         (["train", "manual", "--data.name", "/no/such"], "/no/such: there is no such corpus"),
-        (["train", "ptb-small", "--data", "/no/such"], "/no/such: there is no such folder"),
+        (["train", "ptb-small", "--data", "/no/such"], "/no/such: is no folder"),
+        (["train", "manual", "--data", "/some"], "the corpus is manual. To load the text that is"),
+        (["data", "--data", "/some"], "the corpus is manual"),
         (["train", "manual", "manual"], "manual"),
         (["train", "manual", "--seed", "-1"], "seed must be 0 or more"),
         (["evaluate"], "requires an argument"),
@@ -77,7 +82,7 @@ def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         (["generate", "/no/such"], "/no/such is no run"),
         (["generate", "/no/such", "--top-k", "many"], "expected a whole number, got 'many'"),
         (["data", "ptbb"], "Did you mean 'ptb'?"),
-        (["data", "ptb", "--data", "/no/such"], "/no/such: there is no such folder"),
+        (["data", "ptb", "--data", "/no/such"], "/no/such: is no folder"),
         (["data", "a", "b"], "b"),
     ],
 )
@@ -91,10 +96,44 @@ def test_bad_input(arguments: list[str], message: str, capsys: Any) -> None:
     assert printed.out == ""
 
 
-def test_a_closed_pipe_is_no_error(text: Path) -> None:
-    command = f"{sys.executable} -m noisin data {text} | head -c 0"
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("train", "--help"), ("data",), ("data", "--json")]
+)
+def test_a_closed_pipe_is_no_error(arguments: tuple[str, ...], text: Path) -> None:
+    """As with ``noisin data | head -c 0``, before a word is printed."""
+    more = (str(text),) if "data" in arguments else ()
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "noisin", *arguments, *more]
+    run = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_work_goes_on_when_nobody_reads_of_its_progress(text: Path, tmp_path: Path) -> None:
+    """As with ``noisin train 2>&1 | head``: the run is completed, and its records are there."""
+    arguments = ("--data.name", str(text), *SMALL, "--train.epochs", "2", "--out", str(tmp_path))
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "noisin", "train", "manual", *arguments]
+    run = subprocess.run(command, stdout=writer, stderr=writer, check=False)
+    os.close(writer)
+    assert run.returncode == 0
+    (folder,) = tmp_path.iterdir()
+    summary = RunRecord(folder).summary
+    assert summary is not None
+    assert summary["epochs"] == 2
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(("name", "code"), [("{text}", 0), ("/no/such", 2)])
+def test_streams_that_are_not_there(closed: str, name: str, code: int, text: Path) -> None:
+    """The exit code says it all the same, and nobody is told of a traceback."""
+    command = f"{sys.executable} -m noisin data {name.format(text=text)} {closed}"
     run = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert run.stderr == ""
+    assert run.returncode == code
+    assert "Traceback" not in run.stderr + run.stdout
+    assert "noisin: " not in run.stdout
 
 
 def test_a_warning_is_a_line(text: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from noisin.experiments import figures
+from noisin.cli import train
+from noisin.experiments import comparison, figures
 from noisin.training import RunRecord
 from tests.cli.conftest import SMALL
 from tests.cli.run import in_process
@@ -60,6 +61,17 @@ def test_the_main_job(small_compare: list[str], tmp_path: Path, capsys: Any) -> 
     assert in_process(*small_compare) == 0
     assert capsys.readouterr().err == "", "complete runs are not repeated"
     assert metrics == [(folder / name / "metrics.jsonl").read_bytes() for name in names]
+
+
+def test_numbers_are_whole_on_a_narrow_terminal(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    train._print(comparison.rows([RunRecord(run)]))
+    shown = capsys.readouterr().out
+    assert "best epoch" in shown
+    assert run.name in shown
+    assert "…" not in shown
 
 
 def test_other_settings_another_folder_but_not_other_limits(

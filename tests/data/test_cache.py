@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,45 @@ def test_two_processes_at_once(folder: Path, place: Path) -> None:
     assert [run.returncode for run in runs] == [0] * 4
     assert printed == {f"{load(folder).train.tolist()}\n"}
     assert len(entries(place)) == 1, "nothing else is left behind"
+
+
+KILLED = """
+import os, signal, sys
+from noisin.data import corpus, load
+
+corpus.words = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+load(sys.argv[1])
+"""
+
+
+def test_killed_while_writing(folder: Path, place: Path, tmp_path: Path) -> None:
+    """What is left behind does no harm, and goes when it is certain that nobody writes to it."""
+    run = subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False)
+    assert run.returncode == -signal.SIGKILL
+    (left,) = entries(place)
+    assert left.name.startswith(".new-")
+    load(folder)
+    assert len(entries(place)) == 2, "it might still be at work"
+    old = time.time() - cache.STALE - 1
+    os.utime(left, (old, old))
+    write_folder(tmp_path / "other", train="other words\n")
+    load(tmp_path / "other")
+    assert left not in entries(place)
+    assert len(entries(place)) == 2
+
+
+def test_a_writer_that_was_taken_for_dead(folder: Path, place: Path) -> None:
+    """Its file is removed under its hands: it says so, and reads the text all the same."""
+
+    def write(writer: cache.Writer) -> None:
+        for path in (place / "ids").glob(".new-*"):
+            path.unlink()
+        writer.put(np.arange(3, dtype=np.int32))
+        writer.close([1, 1, 1], ["a", "b", "<eos>"])
+
+    with pytest.warns(RuntimeWarning, match="No such file"):
+        entry = cache.put("key", write)
+    assert [ids.tolist() for ids in entry.ids] == [[0], [1], [2]]
 
 
 def test_a_mapped_corpus_outlives_its_file(folder: Path, place: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -64,6 +65,15 @@ def test_a_damaged_download_is_fetched_again(served: Path) -> None:
     kept.write_text("damaged")
     load("ptb")
     assert kept.read_text() == (served / "valid.txt").read_text()
+
+
+def test_a_download_that_was_killed(served: Path) -> None:
+    left = cache.folder() / "text" / "ptb" / "tmp1a2b3c4d"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+    os.utime(left, (0, 0))
+    load("ptb")
+    assert sorted(p.name for p in left.parent.iterdir()) == ["test.txt", "train.txt", "valid.txt"]
 
 
 def test_a_folder_without_it_is_no_obstacle_in_the_environment(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -64,6 +69,41 @@ def test_bad_content(tmp_path: Path, split: str, content: bytes, message: str) -
     assert f"{split}.txt" in str(caught.value)
 
 
+GOOD = (b"a", b"b", b"cc ", b" ", b"\n", b"\n", b"a b\n", b"\t", b"<eos>", b"\x1c", b"\xe2\x80\xa8")
+BAD = (b"\r", b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xc3")
+
+
+def words_or_message(path: Path) -> list[str] | str:
+    try:
+        corpus = load(path)
+    except NoisinError as error:
+        return str(error)
+    splits = (corpus.train, corpus.valid, corpus.test)
+    return [word for ids in splits for word in corpus.vocab.decode(ids)]
+
+
+def test_a_thousand_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever bytes they hold: read by the rule, or refused with one message."""
+    monkeypatch.setenv("NOISIN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(text, "BLOCK", 16)
+    monkeypatch.setattr(text, "LONGEST_LINE", 60)
+    draw = random.Random(4444)
+    path, refused = tmp_path / "book.txt", 0
+    for i in range(1000):
+        pieces = draw.choices(GOOD, k=draw.randrange(120))
+        if i % 3 == 0:
+            pieces[draw.randrange(len(pieces) + 1) :] = [draw.choice(BAD), b"\n", *pieces]
+        path.write_bytes(b"".join(pieces))
+        found = words_or_message(path)
+        if isinstance(found, str):
+            assert "book.txt" in found
+            assert len(found) < 500
+            refused += 1
+        else:
+            assert found == by_the_rule(path.read_bytes().decode())
+    assert 350 < refused < 650, "of the rest, those that are too short or have a long line"
+
+
 def test_the_longest_line() -> None:
     """Exactly so many bytes are fine, wherever the blocks begin."""
     for before in range(0, text.BLOCK, text.BLOCK // 3):
@@ -95,11 +135,32 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         Text("pipe", tmp_path / "pipe").sha256()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_no_permission(folder: Path) -> None:
-    (folder / "valid.txt").chmod(0)
-    with pytest.raises(Unavailable, match="valid.txt: cannot be read: Permission denied"):
-        load(folder)
+@contextmanager
+def as_anybody() -> Iterator[None]:
+    """As somebody whom permissions bind, as they do not bind root."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_no_permission() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder = Path(place) / "small"
+        write_folder(folder)
+        (folder / "valid.txt").chmod(0)
+        with as_anybody(), pytest.raises(Unavailable, match="valid.txt: cannot be read: Permiss"):
+            load(folder)
+        folder.chmod(0)
+        for name, given in ((folder, None), (folder / "train.txt", None), ("ptb", folder)):
+            with as_anybody(), pytest.raises(Unavailable, match="cannot be read: Permission"):
+                load(name, given)
+        folder.chmod(0o755)
 
 
 @settings(deadline=None, derandomize=True)
@@ -121,5 +182,29 @@ def test_a_split_file_is_the_file(
 def test_a_file_too_short_to_split(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "book.txt"
     path.write_bytes(content)
-    with pytest.raises(NoisinError, match="book.txt.*(is empty|too short to be split)"):
+    with pytest.raises(NoisinError, match="book.txt.*(is empty|too few lines to be split)"):
+        load(path)
+
+
+def test_a_file_that_grows_while_it_is_split(tmp_path: Path, monkeypatch: Any) -> None:
+    """As under a process that writes it; files of /proc say that they hold nothing, and do."""
+    path = tmp_path / "log.txt"
+    path.write_text("a b\n" * 99)
+    size = os.stat_result([0] * 6 + [10] + [0] * 3)
+    monkeypatch.setattr(os, "fstat", lambda _: size)
+    with pytest.raises(InvalidData, match="too few lines"):
+        load(path)
+    if Path("/proc/self/status").exists():
+        monkeypatch.undo()
+        with pytest.raises(InvalidData, match="/proc/self/status: is empty"):
+            load("/proc/self/status")
+
+
+def test_a_line_too_long_where_the_file_is_cut(tmp_path: Path, monkeypatch: Any) -> None:
+    """It is seen wherever the cut falls, also at its first byte."""
+    monkeypatch.setattr(text, "LONGEST_LINE", 30)
+    monkeypatch.setattr(text, "BLOCK", 8)
+    path = tmp_path / "book.txt"
+    path.write_bytes(b"a\n" * 68 + b"x" * 31 + b"\n" + b"b\n")  # 170 bytes, the line at 136
+    with pytest.raises(InvalidData, match="line 69 is longer than 30 bytes"):
         load(path)

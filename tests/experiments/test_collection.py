@@ -71,9 +71,11 @@ def test_the_averaged_weights_count_where_they_counted_in_training(tmp_path: Pat
         folder = tmp_path / averaging
         write_run(folder, valid, complete=False, train={"averaging": averaging, "nt_window": 1})
         (folder / "metrics.jsonl").write_text("".join(lines))
-        best = only(folder).best
+        run = only(folder)
+        best = run.best
         assert best is not None
         assert (best["epoch"], best["best_valid"]) == (epoch, expected)
+        assert run.valid[epoch - 1] == expected
         assert best["weights"] == ("averaged" if averaging == "nt" else "raw")
 
 

@@ -73,6 +73,19 @@ def test_the_picture(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_picture_is_of_the_weights_that_counted(tmp_path: Path) -> None:
+    for weights in ("raw", "averaged"):
+        record = write_record(tmp_path / weights / "run", [90.0, 70.0], weights)
+        figures.learning_curves([record], tmp_path / f"{weights}.png")
+    assert (tmp_path / "raw.png").read_bytes() != (tmp_path / "averaged.png").read_bytes()
+
+
+def test_a_name_is_no_formula(tmp_path: Path) -> None:
+    record = write_record(tmp_path / r"a$\nothing$ [b]", [90.0, 70.0])
+    figures.learning_curves([record], tmp_path / "a.svg", tmp_path / "a.png")
+    assert r"a$\nothing$ [b]" in (tmp_path / "a.svg").read_text().replace(r"\$", "$")
+
+
 def test_the_picture_is_the_same_each_time(tmp_path: Path) -> None:
     record = write_record(tmp_path / "run", [90.0, 70.0, 80.0])
     for name in ("a.png", "b.png"):

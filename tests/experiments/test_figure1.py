@@ -106,8 +106,8 @@ def test_many_gammas_and_seeds(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path, capsys: Any) -> None:
     write_run(tmp_path / "runs" / "clean", CURVE, **ELMAN)
     write_run(tmp_path / "runs" / "noisy", CURVE, **noisy(0.1))
-    (tmp_path / "runs" / "bad").mkdir()
-    (tmp_path / "runs" / "bad" / "config.json").write_text("{")
+    (tmp_path / "runs" / "bad\x1b[31m").mkdir()
+    (tmp_path / "runs" / "bad\x1b[31m" / "config.json").write_text("{")
     out = tmp_path / "figure.png"
     for _ in range(2):
         assert in_process("figure", "1", "--runs", str(tmp_path / "runs"), "--out", str(out)) == 0
@@ -117,7 +117,7 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert (out.read_bytes(), out.with_suffix(".svg").read_bytes()) == drawn, "the same each time"
     said = capsys.readouterr().out
     assert "no noise: valid 150.0 at epoch 3 of 4 (clean)" in said
-    assert "left out: bad: " in said
+    assert "left out: bad�[31m: " in said, "a name does not steer the terminal"
     assert f"{out.with_suffix('.svg')} and {out}" in said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from pathlib import Path
 
@@ -88,8 +89,16 @@ def test_bad_files(content: bytes, message: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(NoisinError, match="Is a directory"):
+    with pytest.raises(NoisinError, match="got a folder or a device"):
         presets.read(str(tmp_path))
+    os.mkfifo(tmp_path / "pipe")  # to open it would be to wait for somebody who writes
+    with pytest.raises(NoisinError, match="pipe: expected a text file, got a folder or a device"):
+        presets.read(str(tmp_path / "pipe"))
+    with pytest.raises(NoisinError, match="no preset or TOML file 'xxx"):
+        presets.read("x" * 5000)
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(NoisinError, match="link: cannot be read: No such file"):
+        presets.read(str(tmp_path / "link"))
 
 
 def test_the_file_in_the_docs(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import shutil
 import stat
 import subprocess
@@ -151,3 +152,15 @@ def test_two_processes_at_once(cache: Path) -> None:
     paths = {p.communicate()[0] for p in both}
     assert len(paths) == 1
     assert Path(paths.pop().strip()).exists()
+
+
+def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user is only a number."""
+
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for name in ("HOME", "NOISIN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert build.compiled() is None

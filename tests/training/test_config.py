@@ -189,6 +189,16 @@ def test_what_a_hash_sees() -> None:
     assert "noise.gamma = None and 1.0" in base.differences(noisy)
 
 
+def test_the_hash_of_settings_stays_what_it_was() -> None:
+    """Or runs that exist could not go on. A new setting belongs in ``_ADDED`` of config.py."""
+    config = RunConfig.parse({"noise": {"gamma": 0.5}})
+    assert RunConfig().hash() == "5403a527240b93ce1419e62ddcc9a6da920804a46f91809a68e02c7b576052b4"
+    assert (
+        config.hash(limits=False)
+        == "f1b5e61b5e56dfe734b00281415ca192def87d4971d5e3bbc88a0d93a9488e40"
+    )
+
+
 def test_pydantic_called_by_others() -> None:
     """As cyclopts does: its error can be said in our words."""
     with pytest.raises(ValidationError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import resource
 import shutil
 import signal
@@ -16,9 +17,11 @@ from typing import Any
 import pytest
 import torch
 
+from noisin.models import LanguageModel
 from noisin.training import RunRecord
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.files import sha256
+from noisin.training.watch import Diverged
 from tests.training import toy
 
 SETTINGS = toy.config(train={"save_steps": 4, "epochs": 2})
@@ -298,13 +301,30 @@ def test_divergence(tmp_path: Path) -> None:
     step = 1 + toy.manifest(out, max(toy.numbers(out)))["step"]
     assert f"no finite number at step {step} of {out}" in outcome.message
     assert f"the last good checkpoint is {newest(out)}." in outcome.message
-    assert "layers.0.rnn puts out values that are not finite" in outcome.message
+    assert re.search(r"layers\.[01]\.rnn puts out values that are not finite", outcome.message)
     assert "smaller train.lr (now 10000) or train.clip (now none), or less noise" in outcome.message
     run = toy.manifest(out, max(toy.numbers(out)))["run"]
     good = Checkpoints(out / "checkpoints", run).newest(pytest.fail)
     assert good is not None
     assert all(weight.isfinite().all() for weight in good.weights.values())
     assert toy.run(out, settings=settings).message == outcome.message
+
+
+def test_divergence_is_traced_with_the_noise_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For with other noise the window may be harmless, and the wrong layer be named."""
+    streams, encode = [], LanguageModel.encode
+
+    def listening(self: LanguageModel, x: Any, state: Any = None) -> Any:
+        streams.append(torch.get_rng_state())
+        return encode(self, x, state)
+
+    monkeypatch.setattr(LanguageModel, "encode", listening)
+    with pytest.raises(Diverged):
+        toy.fit(tmp_path / "run", model={"cell": "elman-relu"}, train={"lr": 1e4, "clip": 0})
+    assert torch.equal(streams[-1], streams[-2])
+    assert not torch.equal(streams[-2], streams[-3])
 
 
 @pytest.mark.parametrize("save_steps", [1, None])
@@ -319,3 +339,22 @@ def test_weights_that_overflow_are_not_saved(save_steps: int | None, tmp_path: P
     )
     assert "this one had not saved yet" in outcome.message
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("train", "which"),
+    [
+        ({"lr": 1e4, "clip": 0}, "train"),  # the loss is finite, and exp(loss) is not
+        ({"lr": 1e35, "tokens": 80}, "valid"),  # after the only step, which none follows
+    ],
+)
+def test_a_perplexity_that_overflows_is_divergence(
+    train: dict[str, Any], which: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    outcome = toy.run(out, settings=toy.config(train={"save_steps": 1, **train}))
+    assert outcome.code == 2
+    assert "the perplexity is no finite number at step" in outcome.message
+    assert f"(epoch 1): that of {which}. Try a smaller train.lr" in outcome.message
+    assert f"the last good checkpoint is {newest(out)}." in outcome.message
+    assert (RunRecord(out).metrics, RunRecord(out).summary) == ([], None)

@@ -17,7 +17,16 @@ import torch
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import InvalidValue, Unsupported
-from noisin.training import RunRecord, evaluation, resume
+from noisin.training import (
+    RunConfig,
+    RunRecord,
+    Trainer,
+    config,
+    evaluation,
+    restore,
+    resume,
+)
+from noisin.training.config import TrainConfig
 from noisin.training.device import use_threads
 from tests.training import toy
 
@@ -171,10 +180,17 @@ def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
     record, settings = RunRecord(tmp_path / "run"), toy.config(threads=None)
     assert resume.threads_to_use(record, settings) == torch.get_num_threads() == 1
     assert resume.threads_to_use(record, toy.config(threads=3)) == 3
+    with pytest.raises(InvalidValue, match=r"threads = 1000, and \d+ cores can be used here"):
+        resume.threads_to_use(record, toy.config(threads=1000))
     toy.fit(tmp_path / "run", train={"epochs": 1}, threads=None)
     assert record.environment["threads"] == 1
-    record.write("environment.json", {**record.environment, "threads": 2})
-    assert resume.threads_to_use(record, settings) == 2
+    whole = record.environment
+    record.write("environment.json", {**whole, "threads": 1000})  # of a larger machine
+    assert resume.threads_to_use(record, settings) == 1000
+    for damaged in ("many", 0, None):
+        record.write("environment.json", {**whole, "threads": damaged})
+        with pytest.raises(InvalidValue, match="does not tell the number of threads"):
+            toy.fit(tmp_path / "run", threads=None)
     with use_threads(2):
         assert torch.get_num_threads() == 2
     assert torch.get_num_threads() == 1
@@ -197,6 +213,44 @@ def test_another_run_is_refused(changes: Any, text: Corpus, message: str, tmp_pa
     assert outcome.code == 2
     assert message in outcome.message
     assert toy.result(out) == before
+
+
+class LaterTrain(TrainConfig):
+    """The settings of a later version, which has one more."""
+
+    warm_up: float = 0.0
+
+
+class LaterConfig(RunConfig):
+    train: LaterTrain = LaterTrain()
+
+
+def test_a_run_goes_on_after_an_upgrade_that_adds_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it had been there with its default; with another value it is another run."""
+    toy.fit(tmp_path / "whole")
+    out = tmp_path / "run"
+    toy.fit(out, train={"epochs": 1})
+    assert "warm_up" not in (out / "config.json").read_text()
+    monkeypatch.setitem(config._ADDED, "train.warm_up", 0.0)
+    monkeypatch.setitem(config._ADDED, "noise.not.there", None)
+    monkeypatch.setattr("noisin.training.record.RunConfig", LaterConfig)
+    settings = toy.config().model_dump()
+    other = LaterConfig.parse({**settings, "train": {**settings["train"], "warm_up": 3.0}})
+    with pytest.raises(InvalidValue, match=r"other settings: train\.warm_up = 0\.0 and 3\.0\."):
+        Trainer(other, out).fit(toy.corpus())
+    Trainer(LaterConfig.parse(settings), out).fit(toy.corpus())
+    assert "warm_up" in (out / "config.json").read_text()
+    assert toy.result(out) == toy.result(tmp_path / "whole")
+    assert restore(RunRecord(out)).epoch <= 3, "its checkpoints are its own still"
+
+
+def test_a_vocabulary_that_was_lost_is_written_again(tmp_path: Path) -> None:
+    """The data has it still, and without it the model is of no use."""
+    toy.fit(tmp_path / "run", train={"epochs": 1})
+    (tmp_path / "run" / "vocabulary.json").unlink()
+    assert toy.fit(tmp_path / "run", train={"epochs": 2}).vocabulary == toy.corpus().vocab
 
 
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:

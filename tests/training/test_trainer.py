@@ -258,6 +258,8 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"train": {"batch_size": 500}}, "too few for 500 columns"),
         ({"train": {"eval_batch_size": 150}}, "too few for 150 columns"),
+        ({"train": {"clean_tokens": 5}}, "6 tokens are too few for 10 columns"),
+        ({"threads": 1000}, "choose \\d+ or fewer"),
         ({"device": "cuda"}, "torch finds no such device"),
         ({"train": {"tensorboard": True}}, "pip install 'noisin\\[tensorboard\\]'"),
     ],
@@ -267,8 +269,10 @@ def test_what_cannot_be_trained_leaves_the_folder_usable(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr("noisin.training.tensorboard.find_spec", lambda _: None)
+    seen = toy.Seen()
     with pytest.raises(InvalidValue, match=message):
-        toy.fit(tmp_path / "run", **changes)
+        toy.fit(tmp_path / "run", seen, **changes)
+    assert seen.titles == [], "before anything was trained"
     assert toy.fit(tmp_path / "run", train={"epochs": 1}).summary
 
 

@@ -5,8 +5,8 @@ Commands import torch when they run, so that ``--help`` is instant and needs non
 
 from __future__ import annotations
 
+import contextlib
 import io
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 import noisin
+from noisin.cli.consoles import Results, silence
 from noisin.errors import NoisinError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -47,10 +48,11 @@ def main(tokens: Sequence[str] | None = None) -> None:
 
 def _run(tokens: Sequence[str] | None) -> int:
     try:
-        code = app(tokens)
-        sys.stdout.flush()
+        code = app(tokens, console=Results())
+        if sys.stdout is not None:  # it is where it was closed before we began
+            sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout.fileno())
         return 0
     except (CycloptsError, NoisinError, OSError) as error:
         _say(error)
@@ -73,7 +75,8 @@ def _is_about_memory(error: Exception) -> bool:
 
 
 def _say(message: object) -> None:
-    print(f"noisin: {message}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the exit code says it too
+        print(f"noisin: {message}", file=sys.stderr or io.StringIO(), flush=True)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

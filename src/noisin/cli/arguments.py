@@ -29,4 +29,4 @@ def _number(_: type, tokens: Sequence[Any]) -> float:
 
 WholeNumber = Annotated[int, Parameter(converter=_whole_number)]
 Number = Annotated[float, Parameter(converter=_number)]
-Switch = Annotated[bool, Parameter(negative="")]
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]

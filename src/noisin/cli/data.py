@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 
 from noisin.cli.arguments import Switch
+from noisin.cli.consoles import Results
 
 if TYPE_CHECKING:
     from noisin.data import Facts
@@ -56,11 +56,11 @@ def _print(facts: Facts) -> None:
     table.add_row("<unk>", *(_percent(facts.unknown[split]) for split in facts.tokens))
     overlap = [_percent(facts.overlap[s]) if s in facts.overlap else "" for s in facts.tokens]
     table.add_row(f"{GRAM}-grams also in train", *overlap)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(f"{facts.name}: {facts.words:,} words, from {facts.source}\n")
+    console = Results()
+    print(f"{facts.name}: {facts.words:,} words, from {facts.source}\n")
     console.print(table)
-    console.print(f"\nsha256 of the text        {facts.sha256}")
-    console.print(f"sha256 of the vocabulary  {facts.vocabulary_sha256}")
+    print(f"\nsha256 of the text        {facts.sha256}")
+    print(f"sha256 of the vocabulary  {facts.vocabulary_sha256}")
 
 
 def _percent(share: float) -> str:

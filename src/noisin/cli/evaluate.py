@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from noisin.cli.arguments import Number, Switch, WholeNumber
 from noisin.cli.progress import Display
 from noisin.errors import InvalidData, InvalidValue
-from noisin.training.record import RunRecord
+from noisin.training.record import RunRecord, finite
 
 if TYPE_CHECKING:
     from noisin.data.cache import Ids
@@ -63,7 +63,7 @@ def evaluate(
     seed
         Of the samples.
     folder
-        Where the files of ptb or wikitext-2 lie.
+        Where the files of ptb or wikitext-2 lie, or the text of your own, if it was moved.
     json
         Print JSON instead of a sentence.
     """
@@ -95,7 +95,7 @@ def evaluate(
         **asdict(score),
         "perplexity": score.perplexity,
     }
-    print(json_format.dumps(told, indent=2) if json else _sentence(told))
+    print(json_format.dumps(finite(told), indent=2) if json else _sentence(told))
 
 
 def _text(record: RunRecord, folder: Path | None, split: str) -> Ids:
@@ -103,11 +103,16 @@ def _text(record: RunRecord, folder: Path | None, split: str) -> Ids:
     from noisin import data
 
     config = record.config.data
-    corpus = data.load(config.name, config.folder if folder is None else folder)
+    if folder is None:
+        corpus = data.load(config.name, config.folder)
+    elif config.name in data.NAMES:
+        corpus = data.load(config.name, folder)
+    else:
+        corpus = data.load(folder)  # where a text of one's own is now
     if record.environment.get("data", {}).get("sha256") != corpus.sha256:
         raise InvalidData(
             f"{corpus.source}: is not the text that {record.folder} was trained on: the sha256 is "
-            f"{corpus.sha256}. Name the folder of the right one with --data."
+            f"{corpus.sha256}. Name the place of the right one with --data."
         )
     ids: Ids = getattr(corpus, split)
     return ids

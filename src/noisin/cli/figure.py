@@ -9,6 +9,7 @@ from noisin.errors import InvalidValue
 from noisin.experiments import figure1
 from noisin.experiments.collection import collect
 from noisin.experiments.figures import check_can_draw, save
+from noisin.experiments.formats import one_line
 
 
 def figure(
@@ -38,7 +39,8 @@ def figure(
     paths = save(figure1.figure_1(selection), out)
     for point in selection.points:
         names = ", ".join(run.name for run in point.counted)
-        print(f"{point.label}: valid {point.valid} at epoch {point.best_epochs} ({names})")
+        told = f"{point.label}: valid {point.valid} at epoch {point.best_epochs} ({names})"
+        print(one_line(told))
     for record in found.damaged:
-        print(f"left out: {record.name}: {record.reason}")
+        print(one_line(f"left out: {record.name}: {record.reason}"))
     print(f"The figure is in {' and '.join(map(str, paths))}.")

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from noisin.cli.consoles import Messages
 from noisin.experiments.seeds import number
 from noisin.training.progress import Status
 
@@ -19,7 +20,7 @@ class Display:
     """Shows runs, one after another, as the trainer tells of them."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, markup=False)
+        self.console = console or Messages()
         self._title = ""
         self._epochs = 0
         self._left = ""
@@ -43,7 +44,8 @@ class Display:
     def status(self, status: Status) -> None:
         """It is so far now."""
         self._epochs = status.epochs
-        self._left = f"{clock(status.seconds_left)} left"
+        known = status.seconds_left < float("inf")
+        self._left = f"{clock(status.seconds_left)} left" if known else ""
         told = (
             f"epoch {status.epoch}/{status.epochs}  perplexity {status.perplexity:.1f}  "
             f"{status.tokens_per_second:,.0f} tokens/s  {self._left}"
@@ -52,7 +54,7 @@ class Display:
             bar, task = self._bar
             bar.update(task, completed=status.done, told=told)
         elif time.monotonic() - self._told > QUIET:
-            self._say(told)
+            self._say(told.rstrip())
 
     def epoch(self, metrics: Mapping[str, Any]) -> None:
         """An epoch is over."""
@@ -85,11 +87,9 @@ class Display:
 def clock(seconds: float) -> str:
     """A time as minutes and seconds, or hours.
 
-    >>> clock(75), clock(3 * 3600 + 120), clock(float("inf"))
-    ('1:15', '3:02:00', '?')
+    >>> clock(75), clock(3 * 3600 + 120)
+    ('1:15', '3:02:00')
     """
-    if seconds == float("inf"):
-        return "?"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

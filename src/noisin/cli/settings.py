@@ -49,7 +49,7 @@ def nested(flags: Mapping[str, str | None]) -> dict[str, Any]:
 def _parameters() -> Iterator[inspect.Parameter]:
     groups: dict[type[BaseModel], Group] = {}
     for name, section, field in _leaves(RunConfig):
-        title = inspect.cleandoc(section.__doc__ or "").split(".")[0]
+        title = inspect.cleandoc(section.__doc__ or "").split(".")[0] if "." in name else "The run"
         group = groups.setdefault(section, Group(title, sort_key=len(groups) + 1))
         yield inspect.Parameter(
             name.replace(".", "__"),

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 
+from noisin.cli.consoles import Results
 from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
 from noisin.experiments import comparison, figures, presets
@@ -83,9 +83,8 @@ def _picture(records: Sequence[RunRecord], folder: Path) -> str:
 
 
 def _print(rows: Sequence[Row]) -> None:
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = 120
+    console = Results()
+    console.width = max(console.width, 120)  # numbers are not to be cut, however narrow it is
     heads = ("train", "valid", "test", "gap", "best epoch", "time")
     table = Table("perplexity", *heads, box=None, pad_edge=False)
     for column in table.columns[1:]:

@@ -6,15 +6,14 @@ import json as json_format
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 import noisin
-from noisin.cli.arguments import WholeNumber
+from noisin.cli.arguments import Switch, WholeNumber
+from noisin.cli.consoles import Messages, Results
 from noisin.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -26,12 +25,12 @@ LARGEST_SEED = 2**32
 def verify(
     *,
     plot: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Switch = False,
     seed: WholeNumber = 1111,
 ) -> int:
     """Check every mathematical claim of the paper, one row each, with standard errors.
 
-    Exits with 1 if a row fails. Takes about a minute.
+    Exits with 1 if a row fails. Takes about half a minute.
 
     Parameters
     ----------
@@ -55,9 +54,8 @@ def verify(
     from noisin.analysis.rows import FALSE_ALARM_RATE
 
     torch.set_num_threads(1)  # the fastest for such small models
-    errors = Console(stderr=True)
-    with errors.status("checking") as status:
-        rows = claims.verify(seed, lambda claim: status.update(f"checking: {claim}"))
+    with Messages().status("checking") as status:
+        rows = claims.verify(seed, lambda claim: status.update(Text(f"checking: {claim}")))
         if plot is not None:
             from noisin.analysis.curves import draw_curves, regularizer_curves
 
@@ -101,7 +99,7 @@ def _record(rows: Sequence[Row], seed: int, rate: float) -> dict[str, Any]:
 
 
 def _print_table(rows: Sequence[Row], seed: int, rate: float) -> None:
-    console = Console()
+    console = Results()
     if not console.is_terminal:
         console.width = 160
     table = Table("", "claim", "measured", "expected", "in the paper", box=None, pad_edge=False)
@@ -116,6 +114,5 @@ def _print_table(rows: Sequence[Row], seed: int, rate: float) -> None:
     verdict = f"{len(failed)} fail: {', '.join(failed)}" if failed else "all hold"
     console.print(
         f"\n{len(rows)} claims, seed {seed}: {verdict}. "
-        f"A table of true claims shows a false alarm with probability below {rate:g}.",
-        highlight=False,
+        f"A table of true claims shows a false alarm with probability below {rate:g}."
     )

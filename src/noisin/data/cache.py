@@ -2,15 +2,18 @@
 
 An entry is one file: the ids of train, valid and test; a JSON tail with their lengths and the
 words; the length of the tail; the sha256 of all that. It is written beside its place and renamed
-into it, so two processes at once do no harm, and what does not match its hash is built anew.
+into it, so two processes at once do no harm, and what does not match its hash is built anew. What
+a process that was killed has left half-written is removed by a later one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +28,7 @@ from noisin.errors import NoisinError, Unavailable
 
 FORMAT = 1
 ID = np.dtype("<i4")
+STALE = 3600.0  # seconds without a change to a file that is being written
 _HASH, _COUNT = hashlib.sha256().digest_size, 8
 
 Ids = NDArray[np.int32]
@@ -51,16 +55,28 @@ def entry_path(key: str) -> Path:
     return folder() / "ids" / f"{key}-{FORMAT}.ids"
 
 
+def remove_stale(folder: Path, pattern: str) -> None:
+    """Remove files that somebody began and has not written to for long.
+
+    Should their writer be alive after all, it finds them gone and does without the cache.
+    """
+    for path in folder.glob(pattern):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > STALE:
+                path.unlink()
+
+
 def store(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write a file so that it is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_stale(path.parent, ".new-*")
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
         try:
             write(file)
             file.flush()
             os.replace(file.name, path)
         except BaseException:
-            os.unlink(file.name)
+            Path(file.name).unlink(missing_ok=True)
             raise
 
 

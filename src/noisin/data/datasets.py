@@ -11,7 +11,7 @@ from pathlib import Path
 
 from noisin.data import corpus, download, manual
 from noisin.data.corpus import SPLITS, Corpus
-from noisin.data.text import Text, split_file
+from noisin.data.text import Text, readable, split_file
 from noisin.errors import InvalidData, InvalidType, InvalidValue, Unavailable
 
 SUFFIXES = (".txt", ".tokens", ".raw")
@@ -38,12 +38,13 @@ class Dataset:
 
     def find(self, folder: Path) -> dict[str, Path] | None:
         """Its files in a folder or in a sub-folder by one of its names, or None."""
-        if not folder.is_dir():
-            raise Unavailable(f"{folder}: there is no such folder to look for {self.name!r} in.")
-        for place in (*(folder / name for name in self.folders), folder):
-            files = find_files(place) if place.is_dir() else {}
-            if files.keys() == set(SPLITS):
-                return files
+        with readable(str(folder)):
+            if not folder.is_dir():
+                raise Unavailable(f"{folder}: is no folder to look for {self.name!r} in.")
+            for place in (*(folder / name for name in self.folders), folder):
+                files = find_files(place) if place.is_dir() else {}
+                if files.keys() == set(SPLITS):
+                    return files
         return None
 
     def check(self, files: Mapping[str, Path]) -> dict[str, Text]:
@@ -98,11 +99,20 @@ def load(
     """
     if not isinstance(name, str | os.PathLike):
         raise InvalidType(f"load: expected the name or path of a corpus, got {name!r}.")
-    if name == "manual":
-        return corpus.read("manual", manual.texts(), manual.source())
     if isinstance(name, str) and name in DATASETS:
         return _load_dataset(DATASETS[name], folder)
-    return _load_path(Path(name))
+    if folder:
+        raise InvalidValue(
+            f"{folder}: is a folder to look for {' or '.join(DATASETS)} in, and the corpus is "
+            f"{name}. To load the text that is in it, give it as the name (--data.name)."
+        )
+    if name == "manual":
+        return corpus.read("manual", manual.texts(), manual.source())
+    path = Path(name)
+    with readable(str(path)):
+        called = path.resolve().name if path.is_dir() else path.stem
+        texts = _find_texts(path)
+    return corpus.read(called, texts, str(path))
 
 
 def _load_dataset(dataset: Dataset, folder: str | os.PathLike[str] | None) -> Corpus:
@@ -119,7 +129,7 @@ def _load_dataset(dataset: Dataset, folder: str | os.PathLike[str] | None) -> Co
         return corpus.read(dataset.name, dataset.check(files), dataset.url)
 
 
-def _load_path(path: Path) -> Corpus:
+def _find_texts(path: Path) -> dict[str, Text]:
     if path.is_dir():
         files = find_files(path)
         if missing := [split for split in SPLITS if split not in files]:
@@ -127,10 +137,9 @@ def _load_path(path: Path) -> Corpus:
                 f"{path}: has no {missing[0]} file. Expected three files of text, such as "
                 f"train.txt, valid.txt and test.txt."
             )
-        texts = {split: Text(str(file), file) for split, file in files.items()}
-        return corpus.read(path.resolve().name, texts, str(path))
+        return {split: Text(str(file), file) for split, file in files.items()}
     if path.exists():
-        return corpus.read(path.stem, split_file(path), str(path))
+        return split_file(path)
     close = get_close_matches(str(path), NAMES, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise Unavailable(

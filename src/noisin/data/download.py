@@ -40,6 +40,7 @@ def _retrieve(path: Path, name: str, url: str, sha256: str) -> Path:
     import pooch  # type: ignore[import-untyped]
     from requests.exceptions import RequestException
 
+    cache.remove_stale(path.parent, "tmp*")  # as pooch calls a download that is not complete
     logger = pooch.get_logger()
     level = logger.level
     logger.setLevel("WARNING")  # what is printed is for the command line to say

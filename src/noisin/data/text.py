@@ -33,7 +33,7 @@ class Text:
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes, in blocks of :data:`BLOCK`."""
-        with _readable(self.name), self._open() as file:
+        with readable(self.name), self._open() as file:
             file.seek(self.start)
             left = None if self.stop is None else self.stop - self.start
             while block := file.read(BLOCK if left is None else min(BLOCK, left)):
@@ -104,7 +104,7 @@ class Text:
 
 
 @contextmanager
-def _readable(name: str) -> Iterator[None]:
+def readable(name: str) -> Iterator[None]:
     """Say of which file the system speaks."""
     try:
         yield
@@ -128,17 +128,17 @@ def split_file(path: Path) -> dict[str, Text]:
 
     The cuts are moved to the next end of a line. A contiguous split keeps neighbours together.
     """
-    with _readable(str(path)), Text(str(path), path)._open() as file:
+    with readable(str(path)), Text(str(path), path)._open() as file:
         size = os.fstat(file.fileno()).st_size
         cuts = [0]
         for tenths in (8, 9):
             file.seek(max(cuts[-1], size * tenths // 10))
-            file.readline(LONGEST_LINE)
-            cuts.append(file.tell())
+            file.readline(LONGEST_LINE + 1)
+            cuts.append(min(file.tell(), size))  # it may have grown since
         cuts.append(size)
     if size and not cuts[1] < cuts[2] < cuts[3]:
         raise InvalidData(
-            f"{path}: too short to be split into train, valid and test at the ends of lines. "
+            f"{path}: has too few lines to be split into train, valid and test at their ends. "
             f"Give a longer text, or a folder with three files."
         )
     return {

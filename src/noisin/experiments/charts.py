@@ -107,10 +107,9 @@ def spread(task: Task) -> tuple[Figure, list[Line]] | None:
 
 def _top(points: Iterable[Point]) -> float:
     """The highest perplexity that matters: of many epochs the first are far above, and alike."""
-    curves = [run.metrics for point in points for run in point.counted]
-    counted = [curve[len(curve) // 4 if len(curve) > 7 else 0 :] for curve in curves]
-    later = [line["valid"] or 0.0 for curve in counted for line in curve]
-    return 1.1 * max((value for value in later if value < HIGHEST), default=HIGHEST)
+    curves = [run.valid for point in points for run in point.counted]
+    later = [v for curve in curves for v in curve[len(curve) // 4 if len(curve) > 7 else 0 :]]
+    return 1.1 * max((v for v in later if v is not None and v < HIGHEST), default=HIGHEST)
 
 
 def _drawable(point: Point) -> bool:
@@ -167,8 +166,8 @@ def _by_std(axes: Axes, label: str, points: Sequence[Point]) -> Line:
 def draw_curve(axes: Axes, runs: Sequence[Run], name: str, style: Style, dash: Any = "-") -> bool:
     """A perplexity of some runs by epoch; return whether there was anything to draw."""
     colour = LIGHT[style.colour]
-    rows = list(zip(*(run.metrics for run in runs), strict=False))
-    curve = [_over(statistics.fmean, row, name) for row in rows]
+    rows = list(zip(*(_perplexities(run, name) for run in runs), strict=False))
+    curve = [_over(statistics.fmean, row) for row in rows]
     if not any(math.isfinite(value) for value in curve):
         return False
     epochs = range(1, len(curve) + 1)
@@ -176,8 +175,8 @@ def draw_curve(axes: Axes, runs: Sequence[Run], name: str, style: Style, dash: A
     alpha = 0.5 if style is OTHERS else 1.0
     axes.plot(epochs, curve, color=colour, linewidth=weight, alpha=alpha, linestyle=dash)
     if len(runs) > 1 and style is not OTHERS and dash == "-":
-        low = [_over(min, row, name) for row in rows]
-        high = [_over(max, row, name) for row in rows]
+        low = [_over(min, row) for row in rows]
+        high = [_over(max, row) for row in rows]
         axes.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)
     return True
 
@@ -198,12 +197,14 @@ def mark_best(axes: Axes, runs: Sequence[Run], style: Style) -> None:
     )
 
 
-def _over(
-    of: Callable[[Sequence[float]], float], row: Sequence[dict[str, Any]], name: str
-) -> float:
+def _perplexities(run: Run, name: str) -> list[float | None]:
+    return run.valid if name == "valid" else [line[name] for line in run.metrics]
+
+
+def _over(of: Callable[[Sequence[float]], float], row: Sequence[float | None]) -> float:
     """Mean, least or greatest of the seeds in an epoch; a hole where one cannot be drawn."""
-    values = [line[name] for line in row]
-    return of(values) if all(v is not None and 0 < v < HIGHEST for v in values) else math.nan
+    known = [value for value in row if value is not None and 0 < value < HIGHEST]
+    return of(known) if len(known) == len(row) else math.nan
 
 
 def _dash(style: Style) -> Any:

@@ -77,6 +77,12 @@ class Run:
             "test": None if self.summary is None else self.summary["best"]["test"],
         }
 
+    @cached_property
+    def valid(self) -> list[float | None]:
+        """Perplexity on valid by epoch, of the weights that counted: the raw, or their average."""
+        history = _course(self.config, self.metrics).history
+        return [value if math.isfinite(value) else None for value in history]
+
     @property
     def diverged(self) -> str | None:
         """Why it left the finite numbers, or None if it did not."""

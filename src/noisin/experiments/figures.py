@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,14 +57,22 @@ def learning_curves(records: Sequence[RunRecord], *paths: Path) -> None:
 def _draw(axes: Any, record: RunRecord, colour: str) -> None:
     metrics = [line for line in record.metrics if line["valid"] is not None]
     epochs = [line["epoch"] for line in metrics]
-    valid = [line["valid"] for line in metrics]
-    axes.plot(epochs, valid, color=colour, label=record.folder.name)
+    valid = _that_counted(record, metrics)
+    name = record.folder.name.replace("$", r"\$")  # which would begin a formula
+    axes.plot(epochs, valid, color=colour, label=name)
     clean = [(line["epoch"], line["train_clean"]) for line in metrics if line["train_clean"]]
     if clean:
         axes.plot(*zip(*clean, strict=True), color=colour, linestyle="--")
     if valid:
         best = valid.index(min(valid))
         axes.plot(epochs[best], valid[best], "o", color=colour)
+
+
+def _that_counted(record: RunRecord, metrics: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Of valid, with the weights that the best epoch was chosen by: raw, or their average."""
+    if record.summary is None or record.summary["best"]["weights"] != "averaged":
+        return [line["valid"] for line in metrics]
+    return [line["valid_averaged"] or line["valid"] for line in metrics]
 
 
 def save(figure: Figure, out: Path) -> tuple[Path, Path]:

@@ -12,6 +12,7 @@ has a sub-section for each of several runs side by side: what it has beyond the 
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from noisin.errors import InvalidValue, Unavailable
+from noisin.data.text import Text
+from noisin.errors import InvalidValue
 from noisin.experiments import recipes
 from noisin.training.config import RunConfig
 
@@ -80,7 +82,7 @@ def read(name: str) -> Preset:
         return Preset(name, recipes.RECIPES[name])
     if name in _files():
         return _read(FOLDER / f"{name}.toml")
-    if name.endswith(".toml") or Path(name).exists():
+    if name.endswith(".toml") or os.path.lexists(name):
         return _read(Path(name))
     raise InvalidValue(f"There is no preset or TOML file {name!r:.60}. {_hint(name)}")
 
@@ -138,9 +140,7 @@ def _sections(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
+        return tomllib.loads(b"".join(Text(str(path), path).blocks()).decode())
     except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
         raise InvalidValue(f"{path}: is not TOML: {error}.") from None
 

@@ -34,7 +34,8 @@ def compiled() -> Path | None:
     """The path of a library that works on this machine, compiled if need be."""
     try:
         return _cached()
-    except (_Failed, OSError, subprocess.SubprocessError) as error:
+    except (_Failed, OSError, RuntimeError, subprocess.SubprocessError) as error:
+        # RuntimeError: there is no home folder
         logger.debug("The eager kernel runs, for the C kernel cannot: %s", error)
         return None
 

@@ -18,7 +18,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -48,7 +48,8 @@ class DataConfig(Section):
     )
     folder: str | None = Field(
         default=None,
-        description="Where the files of ptb or wikitext-2 lie; else they are downloaded.",
+        description="Where the files of ptb or wikitext-2 lie; else NOISIN_DATA says so; else they "
+        "are downloaded.",
     )
 
 
@@ -306,7 +307,10 @@ class RunConfig(Section):
 
     def hash(self, limits: bool = True) -> str:
         """The sha256 of all that can change a result; without ``limits``, on the way to the end."""
-        canonical = json.dumps(self._effective(limits), sort_keys=True, separators=(",", ":"))
+        settings = self._effective(limits)
+        for name, before in _ADDED.items():
+            _leave_out(settings, name.split("."), before)
+        canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def differences(self, other: RunConfig) -> list[str]:
@@ -334,6 +338,10 @@ _LAWS = {re.sub(r"(?<!^)(?=[A-Z])", "-", law).lower(): law for law in parameters
 _WITHOUT_EFFECT = {"data": {"folder"}, "train": {"save_minutes", "save_steps", "tensorboard"}}
 _LIMITS = {"epochs", "tokens", "minutes", "patience"}
 
+# Settings that were added after there were runs, by dotted name, with the value that those runs had
+# without knowing it, which is the default. There a hash leaves them out, so that those runs go on.
+_ADDED: dict[str, Any] = {}
+
 
 def explain(error: ValidationError) -> InvalidConfig:
     """Pydantic's error about a RunConfig as ours; where a library has called pydantic itself."""
@@ -352,6 +360,16 @@ def _read(path: str | Path, parse: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InvalidValue(f"config: {path} must hold settings by name, got {values!r:.60}.")
     return values
+
+
+def _leave_out(settings: dict[str, Any], name: Sequence[str], value: Any) -> None:
+    """Remove a setting, by the parts of its name, where it has this value."""
+    first, *rest = name
+    inner = settings.get(first)
+    if rest and isinstance(inner, dict):
+        _leave_out(inner, rest, value)
+    elif not rest and first in settings and inner == value:
+        del settings[first]
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from noisin.errors import InvalidValue
 
@@ -26,6 +27,21 @@ def own_random_stream(device: torch.device) -> Iterator[None]:
     """Leave torch's generators to the caller as they were."""
     with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
         yield
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """Where the generators that a run draws from stand."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def rewind(states: Mapping[str, Tensor], device: torch.device) -> None:
+    """Let the generators draw again what they have drawn since :func:`random_state`."""
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)
 
 
 @contextmanager

@@ -21,10 +21,15 @@ def environment(threads: int, device: str) -> dict[str, Any]:
         "versions": versions | {name: _version(name) for name in PACKAGES},
         "system": platform.platform(),
         "processor": processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "cores": cores(),
         "threads": threads,
         "device": device,
     }
+
+
+def cores() -> int | None:
+    """The cores that this process may use, where the system tells them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
 def processor() -> str:

@@ -67,6 +67,17 @@ class RunRecord:
         return self._read("environment.json") or {}
 
     @property
+    def threads(self) -> int:
+        """The number of threads that the run computes with, on whatever machine."""
+        threads = self.environment.get("threads")
+        if not isinstance(threads, int) or threads < 1:
+            raise InvalidValue(
+                f"{self.folder / 'environment.json'} does not tell the number of threads. Put the "
+                f"whole file back."
+            )
+        return threads
+
+    @property
     def identity(self) -> dict[str, str]:
         """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
         known = self.environment
@@ -125,7 +136,7 @@ class RunRecord:
 
     def write(self, name: str, content: str | Mapping[str, Any]) -> None:
         """Write one of the files, in one piece."""
-        text = content if isinstance(content, str) else json.dumps(_finite(content), indent=2)
+        text = content if isinstance(content, str) else json.dumps(finite(content), indent=2)
         write_atomically(self.folder / name, (text.rstrip("\n") + "\n").encode())
 
     def remove_summary(self) -> None:
@@ -137,7 +148,7 @@ class RunRecord:
         """Add a line to ``metrics.jsonl``; return where it ends."""
         path = self.folder / "metrics.jsonl"
         with writing(path), path.open("ab") as file:
-            file.write((json.dumps(_finite(metrics), allow_nan=False) + "\n").encode())
+            file.write((json.dumps(finite(metrics), allow_nan=False) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
             return file.tell()
@@ -174,12 +185,12 @@ def _is_ours(name: str) -> bool:
     return name in ours or name.startswith(".new-")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity and no nan: null stands for both."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value

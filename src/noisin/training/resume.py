@@ -11,9 +11,11 @@ from noisin.data import Corpus
 from noisin.errors import InvalidValue
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
-from noisin.training.environment import changes, environment
+from noisin.training.environment import changes, cores, environment
 from noisin.training.record import RunRecord
 from noisin.training.run import Run
+
+THREADS_PER_CORE = 4  # a few too many are slow; many more would seem to hang
 
 
 def identity(config: RunConfig, corpus: Corpus) -> dict[str, str]:
@@ -32,9 +34,17 @@ def is_new(record: RunRecord) -> bool:
 
 def threads_to_use(record: RunRecord, config: RunConfig) -> int:
     """The number of threads is part of the arithmetic: a run keeps the one it began with."""
-    if is_new(record):
-        return config.threads or torch.get_num_threads()
-    return int(record.environment["threads"])
+    if not is_new(record):
+        return record.threads
+    if config.threads is None:
+        return torch.get_num_threads()
+    found = cores()
+    if found is not None and config.threads > THREADS_PER_CORE * found:
+        raise InvalidValue(
+            f"training: threads = {config.threads}, and {found} cores can be used here. More "
+            f"threads than cores only wait for each other: choose {found} or fewer."
+        )
+    return config.threads
 
 
 def refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None:
@@ -74,8 +84,8 @@ def go_back(run: Run, checkpoints: Checkpoints, note: Callable[[str], None]) -> 
 def write_record(record: RunRecord, config: RunConfig, corpus: Corpus, run: Run) -> None:
     """Begin the record, or bring it to where the run goes on."""
     now = _surroundings(torch.get_num_threads(), config, corpus)
+    record.write("vocabulary.json", corpus.vocab.to_json())
     if run.step == 0:
-        record.write("vocabulary.json", corpus.vocab.to_json())
         record.write("environment.json", now)
     else:
         before = record.environment

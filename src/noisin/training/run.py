@@ -15,6 +15,7 @@ from noisin.training.build import build_model, build_optimizer
 from noisin.training.checkpoint import Checkpoint, Weights
 from noisin.training.config import RunConfig
 from noisin.training.course import Course
+from noisin.training.device import random_state, rewind
 from noisin.training.evaluation import Score
 
 
@@ -107,9 +108,6 @@ class Run:
 
         ``seconds`` are those of all sessions, and ``carried`` is the state of all columns.
         """
-        generators = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            generators["cuda"] = torch.cuda.get_rng_state(self.device)
         counters = {name: getattr(self, name) for name in _COUNTERS}
         return {
             **counters,
@@ -119,7 +117,7 @@ class Run:
             "optimizer": self.optimizer.state_dict(),
             "average": 0 if self.average is None else self.average.count,
             "course": self.course.state_dict(),
-            "generators": generators,
+            "generators": random_state(self.device),
         }
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -137,9 +135,7 @@ class Run:
         for name in (*_COUNTERS, "seconds"):
             setattr(self, name, state[name])
         self.best = checkpoint.manifest.best
-        torch.set_rng_state(state["generators"]["cpu"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(state["generators"]["cuda"], self.device)
+        rewind(state["generators"], self.device)
 
 
 _COUNTERS = ("epoch", "row", "step", "tokens", "scored", "offset", "cut")

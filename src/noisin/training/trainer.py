@@ -12,7 +12,9 @@ one that was not.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,13 @@ from noisin.training.build import Objective, build_noise, build_objective
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.clock import Clock
 from noisin.training.config import RunConfig
-from noisin.training.device import find_device, own_random_stream, use_threads
+from noisin.training.device import (
+    find_device,
+    own_random_stream,
+    random_state,
+    rewind,
+    use_threads,
+)
 from noisin.training.lock import locked
 from noisin.training.progress import Progress, Quiet
 from noisin.training.record import RunRecord
@@ -103,8 +111,9 @@ class Trainer:
             variable=train.variable_length,
             seed=self.config.seed,
         )
-        for split in (corpus.valid, corpus.test):
-            Windows(split, train.eval_batch_size, 1)  # refuse now what is too short to measure on
+        for text in (corpus.valid, corpus.test, self._clean(corpus)):
+            if text is not None:  # refuse now what is too short to measure on
+                Windows(text, train.eval_batch_size, 1)
         torch.manual_seed(self.config.seed)
         run = Run(self.config, len(corpus.vocab), device)
         self.workers.split(run.model, train.batch_size)
@@ -186,8 +195,9 @@ class Trainer:
         train = self.config.train
         mine = self.workers.share(window)
         x, target = mine.x.to(run.device), mine.target.to(run.device)
-        carried = detach(run.carried)
-        nll, penalty, run.carried = objective(run.model, x, target, carried)
+        forward = partial(objective, run.model, x, target, detach(run.carried))
+        drawn_from = random_state(run.device)
+        nll, penalty, run.carried = forward()
         run.optimizer.zero_grad()
         torch.autograd.backward(nll + penalty)
         gradients = [p.grad for p in run.parameters if p.grad is not None]
@@ -197,7 +207,7 @@ class Trainer:
         if train.clip:
             torch.nn.utils.clip_grads_with_norm_(run.parameters, train.clip, norm, foreach=True)
         run.count(losses, window.target.numel())
-        self._check_finite(run, norm, objective, x, target, carried)
+        self._check_finite(run, norm, forward, drawn_from)
         for group in run.optimizer.param_groups:
             group["lr"] = run.course.lr * (len(x) / train.bptt if train.variable_length else 1)
         run.optimizer.step()
@@ -206,23 +216,23 @@ class Trainer:
         run.advance(window)
 
     def _check_finite(
-        self, run: Run, norm: Tensor, objective: Objective, x: Tensor, target: Tensor, carried: Any
+        self, run: Run, norm: Tensor, forward: Callable[[], Any], drawn_from: Mapping[str, Tensor]
     ) -> None:
         """Stop before a number that is none reaches the weights, or soon after on a device."""
         if run.device.type != "cpu" and run.step % LOOK:
             return
         if not (run.sums.sum() + norm).isfinite():
-            where = trace(run.model, objective, x, target, carried)
-            raise self._diverged(run, run.step + 1, where)
+            rewind(drawn_from, run.device)  # the window again, with the same noise
+            raise self._diverged(run, run.step + 1, trace(run.model, forward))
 
-    def _diverged(self, run: Run, step: int, where: str) -> Diverged:
+    def _diverged(self, run: Run, step: int, where: str, what: str = "loss") -> Diverged:
         numbers = self.checkpoints.numbers()
         kept = (
             f"the last good checkpoint is {self.checkpoints.path(numbers[-1])}" if numbers else ""
         )
         return Diverged(
-            f"training: the loss is no finite number at step {step} of {self.record.folder} (epoch "
-            f"{run.epoch + 1}): {where}. {advice(self.config, run.epoch)} A run with other "
+            f"training: the {what} is no finite number at step {step} of {self.record.folder} "
+            f"(epoch {run.epoch + 1}): {where}. {advice(self.config, run.epoch)} A run with other "
             f"settings needs a folder of its own; {kept or 'this one had not saved yet'}."
         )
 
@@ -254,11 +264,14 @@ class Trainer:
         train = self.config.train
         noise = build_noise(self.config.noise, run.epoch)
         valid = self._perplexity(run, corpus.valid)
+        for text, value in (("train", run.perplexity), ("valid", valid)):
+            if not math.isfinite(value):  # of a finite loss too, where exp() overflows
+                raise self._diverged(run, run.step, f"that of {text}", "perplexity")
         averaged = None
         if run.average is not None:
             with run.average.applied():
                 averaged = self._perplexity(run, corpus.valid)
-        clean = corpus.train[: train.clean_tokens + 1] if train.clean_tokens else None
+        clean = self._clean(corpus)
         metrics = {
             "epoch": run.epoch + 1,
             "step": run.step,
@@ -279,6 +292,11 @@ class Trainer:
         run.next_epoch()
         self._save(run, best=improved)
         return metrics
+
+    def _clean(self, corpus: Corpus) -> Ids | None:
+        """The part of the training text to measure without noise, if any."""
+        tokens = self.config.train.clean_tokens
+        return corpus.train[: tokens + 1] if tokens else None
 
     def _perplexity(self, run: Run, ids: Ids) -> float:
         """Of the clean model, measured by the main process for all. A signal breaks it off."""

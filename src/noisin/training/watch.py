@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from noisin.errors import NoisinError
-from noisin.training.build import Objective, build_noise
+from noisin.training.build import build_noise
 from noisin.training.config import RunConfig
 
 
@@ -23,12 +23,15 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
     return bool(torch.stack(norms).isfinite().all())
 
 
-def trace(model: nn.Module, objective: Objective, x: Tensor, target: Tensor, state: Any) -> str:
-    """Where the numbers first stop being finite: a weight, a layer's output, or a gradient."""
+def trace(model: nn.Module, forward: Callable[[], Any]) -> str:
+    """Where the numbers first stop being finite: a weight, a layer's output, or a gradient.
+
+    ``forward`` runs the window again, with the noise that it had.
+    """
     weight = first_weight(model)
     if weight is not None:
         return weight
-    layer = _first_layer(model, objective, x, target, state)
+    layer = _first_layer(model, forward)
     if layer is not None:
         return f"{layer} puts out values that are not finite"
     for name, parameter in model.named_parameters():
@@ -45,9 +48,7 @@ def first_weight(model: nn.Module) -> str | None:
     return None
 
 
-def _first_layer(
-    model: nn.Module, objective: Objective, x: Tensor, target: Tensor, state: Any
-) -> str | None:
+def _first_layer(model: nn.Module, forward: Callable[[], Any]) -> str | None:
     """Run the window again and listen to every layer. Those inside a layer are heard before it."""
     found: list[str] = []
 
@@ -61,7 +62,7 @@ def _first_layer(
     handles = [m.register_forward_hook(listen(name)) for name, m in model.named_modules() if name]
     try:
         with torch.no_grad():
-            objective(model, x, target, state)  # type: ignore[arg-type]
+            forward()
     finally:
         for handle in handles:
             handle.remove()
