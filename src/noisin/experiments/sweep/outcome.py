@@ -9,7 +9,7 @@ The trainer writes ``summary.json`` when a run is complete. Of the other ends th
 ``failed.json``
     Anything else, such as a full disk. The next command tries again.
 
-Each tells the ``config`` (the hash of the settings), a ``message`` and the ``epochs`` that are over.
+Each tells the ``config`` (the hash of the settings), a ``message``, and the ``epochs`` made.
 """
 
 from __future__ import annotations
