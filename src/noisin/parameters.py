@@ -100,3 +100,15 @@ def check(family: str, parameter: str, value: object) -> float:
             f"got {number:g}. {advice}".rstrip()
         )
     return number
+
+
+def std(family: str, gamma: float) -> float:
+    """The standard deviation of the noise with this gamma, as ``noise.<family>(gamma).std`` has it.
+
+    >>> std("Gaussian", 1.1), std("Bernoulli", 0.5), std("ChiSquare", 0.25)
+    (1.1, 1.0, 0.5)
+    """
+    gamma = check(family, "gamma", gamma)
+    if family == "Bernoulli":
+        return math.sqrt((1 - gamma) / gamma)
+    return math.sqrt(gamma) if family in ("Beta", "ChiSquare") else gamma

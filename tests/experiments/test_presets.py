@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 
 from noisin.errors import NoisinError
-from noisin.experiments import presets
+from noisin.experiments import presets, recipes
 from noisin.training.config import RunConfig
 
 DOCS = Path(__file__).parents[2] / "docs" / "command-line.md"
@@ -33,38 +34,8 @@ def test_each_preset_is_whole(name: str) -> None:
     configs = presets.read(name).configs()
     assert configs
     first = next(iter(configs.values()))
-    assert name == "compare" or name.startswith(first.data.name)
-
-
-# Units, and the gammas of the paper's tables for noise alone and for noise with dropout.
-PAPER = {
-    "ptb-medium": (650, 1.10, 0.53),
-    "ptb-large": (1500, 1.37, 0.92),
-    "wikitext-2-medium": (650, 1.00, 0.50),
-    "wikitext-2-large": (1500, 1.37, 0.69),
-}
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_the_papers_tables(name: str) -> None:
-    units, gamma, with_dropout = PAPER[name]
-    plain, noise, dropout, both = (
-        presets.read(f"{name}{suffix}").configs()[f"{name}{suffix}"]
-        for suffix in ("", "-gaussian", "-dropout", "-dropout-gaussian")
-    )
-    corpus = name.rsplit("-", 1)[0]
-    for config in (plain, noise, dropout, both):
-        assert (config.model.hidden_size, config.model.num_layers) == (units, 2)
-        assert config.data.name == corpus
-        assert config.train == RunConfig().train, "the paper's recipe is the default"
-        rates = config.model.dropout
-        expected = (0.5, 0.4, 0.5, 0.0) if config in (dropout, both) else (0.0,) * 4
-        assert (rates.input, rates.between, rates.output, rates.recurrent) == expected
-    assert plain.noise is dropout.noise is None
-    assert noise.noise is not None
-    assert both.noise is not None
-    assert (noise.noise.gamma, both.noise.gamma) == (gamma, with_dropout)
-    assert noise.noise.family == both.noise.family == "gaussian"
+    assert first.data.name in ("manual", "ptb", "wikitext-2")
+    assert name == "compare" or list(configs) == [name]
 
 
 def test_flags_go_over_a_preset() -> None:
@@ -133,9 +104,51 @@ def test_the_file_in_the_docs(tmp_path: Path) -> None:
     assert (weak.noise.feedback, strong.noise.feedback) == (True, False)
 
 
-def test_the_docs_name_every_preset() -> None:
-    named = re.findall(r"`([a-z0-9-]+|\.\.\.[a-z-]+)`", DOCS.read_text().split("| preset |")[1])
-    suffixes = [name.removeprefix("...") for name in named if name.startswith("...")]
-    bases = [name for name in named if not name.startswith("...")]
-    known = {*bases, *(base + suffix for base in bases for suffix in suffixes)}
-    assert set(presets.names()) <= known
+def test_the_names_are_those_of_files_and_recipes() -> None:
+    assert set(presets.names()) == {"compare", "manual", *recipes.RECIPES}
+    assert len(presets.names()) == len(set(presets.names()))
+
+
+def test_the_docs_and_the_help_tell_every_name() -> None:
+    """By a pattern and its parts: all that it spells out are presets, and the rest is listed."""
+    shown = DOCS.read_text().split("| preset |")[1]
+    told = presets.known()
+    spelt = {
+        "-".join(part for part in parts if part)
+        for parts in itertools.product(
+            recipes.PARTS["CORPUS"],
+            recipes.PARTS["SIZE"],
+            ("", *recipes.PARTS["DROPOUT"]),
+            ("", *recipes.PARTS["NOISE"]),
+        )
+    }
+    for page in (shown, told):
+        words = re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", page)
+        assert {kind for kinds in recipes.PARTS.values() for kind in kinds} <= set(words)
+        assert recipes.PATTERN in page
+        assert spelt <= set(presets.names())
+        assert set(presets.names()) - spelt <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ptb-medium-gausian", "ptb-medium-gaussian"),
+        ("wikitext-2-large", "wt2-large"),
+        ("wt2-large-dropot-beta", "wt2-large-dropout-beta"),
+        ("figure-1-noisy", "figure1-noisy"),
+    ],
+)
+def test_a_name_that_is_nearly_right(name: str, meant: str, tmp_path: Path) -> None:
+    with pytest.raises(NoisinError, match=f"Did you mean '{meant}'"):
+        presets.read(name)
+    path = tmp_path / "mine.toml"
+    path.write_text(f'base = "{name}"')
+    with pytest.raises(NoisinError, match=f"base must be a preset, got .* Did you mean '{meant}'"):
+        presets.read(str(path))
+
+
+def test_a_name_that_is_far_off_is_told_the_pattern() -> None:
+    with pytest.raises(NoisinError, match="There are: compare, manual, figure1") as caught:
+        presets.read("xyz")
+    assert len(str(caught.value)) < 500

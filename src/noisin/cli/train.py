@@ -20,7 +20,7 @@ from noisin.training.progress import Quiet
 from noisin.training.record import RunRecord
 
 PRESET = f"""The settings to start from, by name or as a TOML file; the flags below go over them.
-The names: {", ".join(presets.names())}."""
+The names: {presets.known()}."""
 
 
 @with_settings

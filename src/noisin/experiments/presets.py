@@ -1,5 +1,6 @@
-"""Settings that are shipped, and settings from a file: TOML, one section per section of a config.
+"""Settings by name, and settings from a file: TOML, one section per section of a config.
 
+The names are those of the files that are shipped and of the paper's :mod:`~.recipes`.
 ``base = "ptb-medium"`` lays the settings of a file over those of a preset. A section ``[compare]``
 has a sub-section for each of several runs side by side: what it has beyond the rest of the file.
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from noisin.errors import InvalidValue, Unavailable
+from noisin.experiments import recipes
 from noisin.training.config import RunConfig
 
 FOLDER = Path(__file__).parent / "presets"
@@ -58,19 +60,38 @@ class Preset:
 
 
 def names() -> list[str]:
-    """The presets that are shipped."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    """The presets: the files that are shipped, and the recipes."""
+    return sorted([*_files(), *recipes.RECIPES])
+
+
+def known() -> str:
+    """What the presets are called, in a few lines: too many to list, but for their pattern."""
+    others = [name for name in recipes.RECIPES if name.split("-")[0] not in recipes.CORPORA]
+    parts = "; ".join(f"{part}: {', '.join(kinds)}" for part, kinds in recipes.PARTS.items())
+    return (
+        f"{', '.join([*_files(), *others])}, and, for the cells of the paper's tables, "
+        f"{recipes.PATTERN} ({parts})"
+    )
 
 
 def read(name: str) -> Preset:
     """A preset by its name, or a TOML file by its path."""
-    if name in names():
+    if name in recipes.RECIPES:
+        return Preset(name, recipes.RECIPES[name])
+    if name in _files():
         return _read(FOLDER / f"{name}.toml")
     if name.endswith(".toml") or Path(name).exists():
         return _read(Path(name))
+    raise InvalidValue(f"There is no preset or TOML file {name!r:.60}. {_hint(name)}")
+
+
+def _files() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def _hint(name: str) -> str:
     close = get_close_matches(name, names(), n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names())}."
-    raise InvalidValue(f"There is no preset or TOML file {name!r:.60}. {hint}")
+    return f"Did you mean {close[0]!r}?" if close else f"There are: {known()}."
 
 
 def _read(path: Path) -> Preset:
@@ -80,7 +101,7 @@ def _read(path: Path) -> Preset:
     if base is not None:
         if base not in names():
             raise InvalidValue(
-                f"{path}: base must be a preset ({', '.join(names())}), got {base!r:.60}."
+                f"{path}: base must be a preset, got {base!r:.60}. {_hint(str(base))}"
             )
         below = read(base)
         settings, variants = merge(below.settings, settings), variants or below.variants

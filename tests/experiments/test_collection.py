@@ -1,0 +1,207 @@
+"""The runs of a folder: found wherever they are, judged as the trainer judged, none lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from noisin.errors import InvalidValue
+from noisin.experiments.collection import Run, collect
+from tests.experiments.records import line, write_run
+from tests.training import toy
+
+
+def only(folder: Path) -> Run:
+    runs = collect(folder)
+    assert not runs.damaged
+    (run,) = runs
+    return run
+
+
+def test_runs_are_found_at_any_depth_and_named_by_their_place(tmp_path: Path) -> None:
+    for name in ("b", "a/deep/er", "a/x"):
+        write_run(tmp_path / name)
+    assert [run.name for run in collect(tmp_path)] == ["a/deep/er", "a/x", "b"]
+    assert [run.name for run in collect(tmp_path / "a")] == ["deep/er", "x"]
+    assert [run.name for run in collect(tmp_path / "a", tmp_path / "b")] == [
+        "a/deep/er",
+        "a/x",
+        "b",
+    ]
+    assert only(tmp_path / "b").name == "b"
+    assert only(tmp_path / "b").folder == tmp_path / "b"
+
+
+def test_a_run_counts_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "a" / "run")
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "a" / "run")
+    (tmp_path / "a" / "circle").symlink_to(tmp_path / "a")
+    assert [run.name for run in collect(tmp_path, tmp_path / "a")] == ["a/run"]
+
+
+def test_a_run_behind_a_link_is_found(tmp_path: Path) -> None:
+    write_run(tmp_path / "elsewhere" / "run")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
+    assert only(tmp_path / "runs").name == "run"
+
+
+def test_the_best_epoch(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", (90.0, 70.0, 80.0))
+    run = only(tmp_path)
+    assert run.complete
+    assert not run.unfinished
+    assert run.best is not None
+    assert run.best["epoch"] == 2
+    assert (run.best["best_valid"], run.best["test"]) == (70.0, 66.5)
+    assert (run.best["train"], run.best["weights"]) == (49.0, "raw")
+
+
+def test_the_averaged_weights_count_where_they_counted_in_training(tmp_path: Path) -> None:
+    """Under nt, once the average has begun; from_start merely logs them, and tests the raw ones."""
+    valid = (90.0, 70.0, 80.0, 75.0, 72.0)
+    averages = (None, None, None, 65.0, 64.0)
+    lines = [json.dumps(line(i + 1, valid[i], valid_averaged=averages[i])) + "\n" for i in range(5)]
+    for averaging, epoch, expected in (("nt", 5, 64.0), ("from_start", 2, 70.0)):
+        folder = tmp_path / averaging
+        write_run(folder, valid, complete=False, train={"averaging": averaging, "nt_window": 1})
+        (folder / "metrics.jsonl").write_text("".join(lines))
+        best = only(folder).best
+        assert best is not None
+        assert (best["epoch"], best["best_valid"]) == (epoch, expected)
+        assert best["weights"] == ("averaged" if averaging == "nt" else "raw")
+
+
+def test_it_is_the_epoch_that_the_trainer_chose(tmp_path: Path) -> None:
+    settings = {"averaging": "nt", "epochs": 6, "nt_window": 1, "lr": 20.0}
+    record = toy.fit(tmp_path / "run", train=settings)
+    best = only(tmp_path).best
+    assert best is not None
+    for name in ("epoch", "weights", "test"):
+        assert best[name] == record.summary["best"][name]
+
+
+def test_a_run_that_goes_on(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", (90.0, 70.0), complete=False)
+    run = only(tmp_path)
+    assert not run.complete
+    assert run.unfinished
+    assert run.best is not None
+    assert run.best["test"] is None
+
+
+def test_a_run_before_its_first_epoch(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", (), complete=False)
+    run = only(tmp_path)
+    assert run.best is None
+    assert run.unfinished
+
+
+def test_infinite_perplexities(tmp_path: Path) -> None:
+    write_run(tmp_path / "some", (None, 80.0, None))
+    write_run(tmp_path / "all", (None, None))
+    every, some = collect(tmp_path)
+    assert some.best is not None
+    assert every.best is not None
+    assert (some.best["epoch"], some.best["best_valid"]) == (2, 80.0)
+    assert (every.best["epoch"], every.best["best_valid"]) == (1, None)
+
+
+def test_a_run_that_diverged(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", (90.0,), complete=False)
+    (tmp_path / "run" / "diverged.json").write_text('{"reason": "the loss is no finite number"}')
+    assert only(tmp_path).diverged == "the loss is no finite number"
+
+
+def test_runs_that_differ_in_seed_and_limits_are_one_point(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", seed=1)
+    write_run(tmp_path / "b", seed=2, train={"epochs": 3}, data={"folder": "elsewhere"})
+    write_run(tmp_path / "c", seed=1, noise={"gamma": 0.5})
+    a, b, c = collect(tmp_path)
+    assert a.point == b.point != c.point
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("config.json", "{", "cannot be understood"),
+        ("config.json", '{"train": {"lr": -1}}', "train.lr must be more than 0"),
+        ("metrics.jsonl", "nonsense\n", "metrics.jsonl is damaged"),
+        ("metrics.jsonl", "7\n", "line 1 must be that of epoch 1, got 7"),
+        ("metrics.jsonl", '{"epoch": 2}\n', "line 1 must be that of epoch 1"),
+        ("metrics.jsonl", '{"epoch": 1, "valid": "low"}\n', "valid must be 0 or more, or null"),
+        ("metrics.jsonl", '{"epoch": 1, "valid": true}\n', "valid must be 0 or more, or null"),
+        ("metrics.jsonl", '{"epoch": 1, "train": -3}\n', "train must be 0 or more, or null"),
+        ("metrics.jsonl", '{"epoch": 1, "train": NaN}\n', "train must be 0 or more, or null"),
+        ("metrics.jsonl", f'{{"epoch": 1, "train": 1{"0" * 400}}}\n', "train must be 0 or more"),
+        ("metrics.jsonl", "", "which has 0 epochs"),
+        ("metrics.jsonl", "[" * 100_000 + "\n", "recursion"),
+        ("summary.json", "[]", "must hold a JSON object"),
+        ("summary.json", "{}", "it must tell of the best epoch, got None"),
+        ("summary.json", '{"best": {"epoch": 3, "test": 1}}', "its best epoch is 3, and that of"),
+        ("summary.json", '{"best": {"epoch": 2, "test": "1"}}', "test must be 0 or more, or null"),
+        ("environment.json", "{", "environment.json cannot be read"),
+        ("diverged.json", "{", "diverged.json cannot be read"),
+    ],
+)
+def test_a_damaged_record_is_listed(tmp_path: Path, name: str, content: str, reason: str) -> None:
+    write_run(tmp_path / "good")
+    write_run(tmp_path / "bad")
+    (tmp_path / "bad" / name).write_text(content)
+    runs = collect(tmp_path)
+    assert [run.name for run in runs] == ["good"]
+    (damaged,) = runs.damaged
+    assert damaged.name == "bad"
+    assert reason in damaged.reason
+
+
+def test_files_that_are_not_files(tmp_path: Path) -> None:
+    for name in ("config.json", "metrics.jsonl", "summary.json", "environment.json"):
+        write_run(tmp_path / f"no-{name}")
+        (tmp_path / f"no-{name}" / name).unlink()
+        (tmp_path / f"no-{name}" / name).mkdir()
+    runs = collect(tmp_path)
+    assert not runs
+    assert len(runs.damaged) == 4
+
+
+def test_metrics_without_settings_are_listed(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    (tmp_path / "run" / "config.json").unlink()
+    (damaged,) = collect(tmp_path).damaged
+    assert "has metrics.jsonl and no config.json" in damaged.reason
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_folder_that_may_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    (damaged,) = collect(tmp_path).damaged
+    assert "cannot be read: Permission denied" in damaged.reason
+
+
+def test_no_runs(tmp_path: Path) -> None:
+    assert collect(tmp_path) == collect() == []
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="nowhere is not there. Name a folder"):
+        collect(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidValue, match="file is no folder. Name a folder"):
+        collect(tmp_path / "file")
+
+
+def test_it_needs_no_torch(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from noisin.experiments.collection import collect\n"
+        f"print(collect({str(tmp_path)!r})[0].best['best_valid'])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == "70.0\n", run.stderr

@@ -1,0 +1,147 @@
+"""Recipes: each is a cell of the paper, is built, and takes a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noisin.data import Windows
+from noisin.experiments import paper, presets, recipes
+from noisin.models import PRESETS
+from noisin.training import RunConfig, Trainer
+from noisin.training.build import build_model, build_noise
+from tests.training import toy
+
+CORPUS = toy.corpus()
+TOY = {"hidden_size": 6}
+SMALLER = {"batch_size": 4, "bptt": 10, "epochs": 1, "tokens": 40, "eval_batch_size": 40}
+DROPOUT = {  # input, between, output, recurrent
+    None: (0.0, 0.0, 0.0, 0.0),
+    "dropout": (0.5, 0.4, 0.5, 0.0),
+    "recurrent-dropout": (0.5, 0.0, 0.5, 0.4),
+}
+
+
+def rates(config: RunConfig) -> tuple[float, ...]:
+    dropout = config.model.dropout
+    return dropout.input, dropout.between, dropout.output, dropout.recurrent
+
+
+@pytest.mark.parametrize("reading", ["dropout", "recurrent-dropout"])
+@pytest.mark.parametrize("cell", paper.CELLS, ids=recipes.name_of)
+def test_a_recipe_is_its_cell(cell: paper.Cell, reading: recipes.Dropout) -> None:
+    """Text, size, dropout and noise are the row's, and all else is the config's own default."""
+    config = recipes.config(recipes.name_of(cell, reading))
+    assert config.data.name == cell.corpus
+    assert (config.model.num_layers, config.model.hidden_size) == PRESETS[cell.size]
+    assert rates(config) == DROPOUT[reading if cell.dropout else None]
+    noise = build_noise(config.noise)
+    if noise is None:
+        assert cell.gamma is None
+    else:
+        assert config.noise is not None
+        assert (config.noise.family, config.noise.gamma) == (cell.family, cell.gamma)
+        assert noise.std == cell.std
+        default = {"mode": "multiplicative", "feedback": True, "noisy_layers": "all"}
+        assert config.noise.model_dump(include=set(default)) == default, "Algorithm 1"
+    plain = RunConfig()
+    model = config.model.model_copy(update={"dropout": plain.model.dropout, "hidden_size": 650})
+    assert model == plain.model
+    assert (config.train, config.seed) == (plain.train, 1111)
+
+
+def test_every_cell_has_its_recipe_and_every_recipe_but_the_small_its_cell() -> None:
+    of_cells = {recipes.name_of(c, reading) for c in paper.CELLS for reading in recipes.DROPOUTS}
+    others = {name for name in recipes.RECIPES if "-small" not in name and "figure1" not in name}
+    assert of_cells == others
+    assert len(of_cells) == 4 * 3 * 9
+
+
+@pytest.mark.parametrize("corpus", ["ptb", "wt2"])
+def test_the_noise_of_the_small_has_one_std(corpus: str) -> None:
+    small = [name for name in recipes.RECIPES if name.startswith(f"{corpus}-small")]
+    assert len(small) == 3 * 9
+    for name in small:
+        config = recipes.config(name)
+        assert (config.model.num_layers, config.model.hidden_size) == PRESETS["small"]
+        noise = build_noise(config.noise)
+        assert noise is None or noise.std == pytest.approx(0.5)
+        assert noise is None or name.endswith(f"-{config.noise.family}")  # type: ignore[union-attr]
+
+
+def test_figure_1() -> None:
+    clean, noisy = recipes.config("figure1-clean"), recipes.config("figure1-noisy")
+    assert noisy.model_copy(update={"noise": None}) == clean, "the settings are the same for both"
+    assert (clean.model.cell, clean.model.num_layers, clean.model.hidden_size) == (
+        *("elman-sigmoid", 1, 256),
+    )
+    assert noisy.noise is not None
+    assert (noisy.noise.family, noisy.noise.mode) == ("gaussian", "additive")
+    assert clean.data.name == "ptb"
+
+
+HASHES = {
+    "ptb-small": "a3783dc557f43e1cc191687290bd9fe8bda819cfbfce0a5f364d419c83d55b40",
+    "ptb-small-gaussian": "5212399c903108d3da928aff2cf22143869ae2360fe37ffab3ef406efa4dae99",
+    "ptb-medium-gaussian": "9a318a5a62e1cc8da8bd01c7be8d5f5109602f115367f00c8a1fde4a930c4e7f",
+}
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_the_settings_of_runs_that_were_made_stay_as_they_are(name: str) -> None:
+    assert recipes.config(name).hash() == HASHES[name]
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_every_recipe_is_built_and_takes_a_step(name: str) -> None:
+    """At toy size, with its own dropout, noise, step and clip; the loss is that of guessing."""
+    config = recipes.config(name)
+    config = config.model_copy(update={"model": config.model.model_copy(update=TOY)})
+    model = build_model(config, len(CORPUS.vocab))
+    optimizer = torch.optim.SGD(model.parameters(), lr=config.train.lr)
+    windows = Windows(CORPUS.train, 4, 10)
+    before = [p.detach().clone() for p in model.parameters()]
+    window = next(iter(windows.epoch(0)))
+    loss, _ = model.loss(window.x, window.target)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip)
+    optimizer.step()
+    assert float(loss.detach()) == pytest.approx(torch.tensor(12.0).log().item(), abs=0.3)
+    for old, new in zip(before, model.parameters(), strict=True):
+        assert new.isfinite().all()
+        assert not torch.equal(old, new)
+    other, _ = model.loss(window.x, window.target)
+    again, _ = model.loss(window.x, window.target)
+    random = config.noise is not None or any(rates(config))
+    assert torch.equal(other, again) != random
+
+
+@pytest.mark.parametrize("name", ["ptb-medium-recurrent-dropout-chi-square", "figure1-noisy"])
+def test_the_trainer_takes_a_recipe(name: str, tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"model": TOY, "train": SMALLER, "threads": 1}
+    (config,) = presets.read(name).configs(flags).values()
+    record = Trainer(config, tmp_path / name).fit(CORPUS)
+    assert record.summary is not None
+    assert record.summary["best"]["test"] > 1
+
+
+@pytest.mark.parametrize(
+    ("corpus", "size", "words", "parameters"),
+    [
+        ("ptb", "medium", 10_000, 13_280_400),
+        ("ptb", "large", 10_000, 51_034_000),
+        ("wt2", "medium", 33_278, 28_434_378),
+        ("wt2", "large", 33_278, 85_974_278),
+        ("ptb", "small", 10_000, 2_653_200),
+    ],
+)
+def test_parameters_at_true_size(corpus: str, size: str, words: int, parameters: int) -> None:
+    """The paper's 13M and 51M: the weights are tied, and neither noise nor dropout adds any."""
+    for name in recipes.RECIPES:
+        if name.startswith(f"{corpus}-{size}"):
+            with torch.device("meta"):
+                model = build_model(recipes.config(name), words)
+            assert sum(p.numel() for p in model.parameters()) == parameters, name
