@@ -87,7 +87,7 @@ class Sweep(Section):
 
     def searched(self, values: Mapping[str, Any]) -> Task:
         """The task of a search that has chosen these values."""
-        name = describe(values)
+        name = describe(values) or self.name
         return Task(name, tuple(self._runs(name, presets.merge(self.settings, nest(values)))))
 
     def _runs(self, name: str, settings: Mapping[str, Any]) -> Iterator[Run]:
@@ -99,7 +99,7 @@ class Sweep(Section):
 
 
 def describe(values: Mapping[str, Any]) -> str:
-    """A name for a point, made of its settings and fit for a folder.
+    """A name for a point, made of its settings and fit for a folder; of none, the empty one.
 
     >>> describe({"noise.family": "gaussian", "noise.std": 0.5, "model.tied": True})
     'gaussian-std-0.5-tied-true'
@@ -109,9 +109,11 @@ def describe(values: Mapping[str, Any]) -> str:
         last = name.rpartition(".")[2]
         if isinstance(value, bool):
             words.append(f"{last}-{str(value).lower()}")
+        elif last == "seed":
+            continue  # every run has it at the end of its name
         elif isinstance(value, int | float):
             words.append(f"{last}-{value:.6g}")
-        elif last != "seed":  # which every name has at its end
+        else:
             words.append(str(value))
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(words)).strip("-.")
-    return text[:LONGEST].rstrip("-.") or "base"
+    return text[:LONGEST].rstrip("-.")

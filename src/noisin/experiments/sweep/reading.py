@@ -1,10 +1,10 @@
 """A sweep: which runs to make. Settings as in a preset, and what to vary.
 
-``[grid]`` has lists by dotted name and means every combination; ``[[points]]`` are tables of
-settings, each a point of its own, with a ``base`` of its own if it likes; with both, every point is
-combined with every value. ``[search]`` has ranges, from which ``trials`` points are drawn as the
-sweep goes on. Each point is run with every seed of ``seeds``. ``[pruning]`` ends early what others
-are better than.
+``[grid]`` has lists by dotted name and means every combination; ``base`` may be one of them.
+``[[points]]`` are tables of settings, each a point of its own, with a ``base`` of its own if it
+likes; with both, every point is combined with every value. ``[search]`` has ranges, from which
+``trials`` points are drawn as the sweep goes on. Each point is run with every seed of ``seeds``.
+``[pruning]`` ends early what others are better than.
 
 >>> sweep = read("manual-families")
 >>> len(sweep.points), len(sweep.tasks)
@@ -15,6 +15,7 @@ are better than.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import tomllib
@@ -80,7 +81,9 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
     lists, tables = _lists(grid), _tables(points)
     space = _search(search)
     varied = [*lists, *(space["space"] if space else ()), *(n for t in tables for n in flat(t))]
-    _refuse_twice(varied, flags, bool(seeds))
+    _refuse_twice(varied, flags)
+    if seeds and ("seed" in above or "seed" in varied):
+        raise InvalidValue("seeds are given, and so is seed. Leave one of them out.")
     values: dict[str, Any] = {
         "name": _named(path.stem),
         "seeds": seeds,
@@ -99,23 +102,24 @@ def _points(
     many = max(1, len(tables)) * math.prod(len(values) for values in lists.values())
     if many > MOST:
         raise InvalidValue(f"a sweep has {MOST} points at most, got {many}.")
-    for table in tables or [{}]:
-        own = dict(table)
+    for table, values in itertools.product(tables or [{}], product(lists)):
+        own = flat(table)
+        if "base" in own and "base" in values:
+            raise InvalidValue("[grid] has a list of bases, and a point has a base of its own.")
+        own |= values
         name, its_base = own.pop("name", None), own.pop("base", base)
         if name is not None and not (isinstance(name, str) and re.fullmatch(NAME, name)):
             raise InvalidValue(
                 f"a point is named by letters, digits, '.', '-' and '_', for it becomes a folder; "
                 f"got {name!r:.60}."
             )
-        below = presets.merge(presets.merge(_base(its_base), above), nest(flat(own)))
-        called = name or (its_base if its_base != base and not own else describe(flat(own)))
-        for values in product(lists):
-            words = [called] if own or its_base != base or name else []
-            words += [describe(values)] if describe(values) != "base" else []
-            yield Point(
-                name="-".join(words)[:LONGEST].rstrip("-.") or "base",
-                settings=presets.merge(below, nest(values)),
-            )
+        settings = presets.merge(presets.merge(_base(its_base), above), nest(own))
+        if name is not None:
+            words = [name, describe({key: own[key] for key in values if key != "base"})]
+        else:
+            words = ["" if its_base == base else its_base, describe(own)]
+        called = "-".join(word for word in words if word)[:LONGEST].rstrip("-.")
+        yield Point(name=called or its_base or "defaults", settings=settings)
 
 
 def _base(name: Any) -> Mapping[str, Any]:
@@ -124,7 +128,7 @@ def _base(name: Any) -> Mapping[str, Any]:
         return {}
     if name not in presets.names():
         raise InvalidValue(
-            f"base must be a preset ({', '.join(presets.names())}), got {name!r:.60}."
+            f"base must be a preset, got {name!r:.60}. There are: {presets.known()}."
         )
     preset = presets.read(name)
     if preset.variants:
@@ -166,7 +170,7 @@ def _search(search: Any) -> dict[str, Any] | None:
     return {**own, "space": space}
 
 
-def _refuse_twice(varied: Sequence[str], flags: Mapping[str, Any], seeds: bool) -> None:
+def _refuse_twice(varied: Sequence[str], flags: Mapping[str, Any]) -> None:
     """A setting that the sweep varies cannot be set for all."""
 
     def alike(name: str) -> str:
@@ -175,8 +179,6 @@ def _refuse_twice(varied: Sequence[str], flags: Mapping[str, Any], seeds: bool) 
     both = {alike(name) for name in varied} & {alike(name) for name in flat(flags)}
     if both:
         raise InvalidValue(f"{min(both)} is what its points differ in, and cannot be set for all.")
-    if seeds and ("seed" in flags or "seed" in varied):
-        raise InvalidValue("seeds are given, and so is seed. Leave one of them out.")
 
 
 def _check(sweep: Sweep) -> None:
