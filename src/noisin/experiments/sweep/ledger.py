@@ -63,6 +63,9 @@ class Ledger:
 
     def recover(self) -> None:
         """Enqueue what nobody does and nobody has done. Who calls it has the turn."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what Optuna calls experimental
+            optuna.storages.fail_stale_trials(self.study)  # else only when a trial begins
         folders, trials = all_folders(self.out), self._trials()
         for number in range(self.sweep.count):
             mine = trials.get(number, [])

@@ -72,7 +72,7 @@ class Worker:
     def work(self) -> None:
         """All there is to do."""
         while True:
-            self._stop_if_told()
+            self.stop_if_told()
             if all(standing.is_over for standing in self.ledger.survey()):
                 return
             if not self._take():
@@ -85,15 +85,30 @@ class Worker:
             if trial is None or self.aside.get(trial.user_attrs[TASK], 0) > time.monotonic():
                 return False
             self.ledger.study.sampler = ledger.sampler(self.sweep.search, trial.user_attrs[TASK])
-            try:
-                self.ledger.study.optimize(
-                    lambda trial: self._do(trial, turn), n_trials=1, catch=(Skip,)
-                )
-            except ValueError as error:
-                # Failed by a machine that heard no heartbeat; the record is there all the same.
-                if not str(error).startswith("Cannot tell a"):
-                    raise
+            self._optimize(trial.number, turn)
         return True
+
+    def _optimize(self, number: int, turn: Turn) -> None:
+        """Let Optuna call us with the trial that is next, with a heartbeat as long as it takes."""
+        bugs: list[Exception] = []
+
+        def objective(trial: optuna.Trial) -> float:
+            try:
+                return self._do(trial, turn)
+            except (Skip, optuna.TrialPruned):
+                raise
+            except Exception as error:
+                bugs.append(error)
+                raise
+
+        study = self.ledger.study
+        try:
+            study.optimize(objective, n_trials=1, catch=(Skip,))
+        except (ValueError, AssertionError):
+            # So Optuna ends a trial that was failed meanwhile, by a machine that heard no heartbeat
+            # of it. The record is there all the same.
+            if bugs or not study.get_trials(deepcopy=False)[number].state.is_finished():
+                raise
 
     def _do(self, trial: optuna.Trial, turn: Turn) -> float:
         """What Optuna calls the objective: the mean of the lowest validation perplexities."""
@@ -118,7 +133,7 @@ class Worker:
         folder = self._folder(run)
         end = outcome(folder, config, session, self.sweep.pruning is not None)
         if end.state == "open":
-            self._stop_if_told()
+            self.stop_if_told()
             forget(folder)
             reports = Reports(run, RunRecord(folder), trial if first else None, self)
             try:
@@ -165,7 +180,8 @@ class Worker:
                 folder.mkdir(parents=True)
             return folder
 
-    def _stop_if_told(self) -> None:
+    def stop_if_told(self) -> None:
+        """Raise what makes the trainer save, if a signal came that it has not seen."""
         if self.flag.signum is not None:
             raise Interrupted(self.flag.signum, "stopped.")
 
@@ -187,7 +203,7 @@ class Reports:
 
     def status(self, status: Status) -> None:
         """It is so far now."""
-        self.worker._stop_if_told()
+        self.worker.stop_if_told()
         self.worker.tell(
             {"run": self.run.name, "epoch": status.epoch, "epochs": status.epochs}
             | {"done": status.done, "perplexity": status.perplexity}
@@ -197,6 +213,7 @@ class Reports:
     def epoch(self, metrics: Mapping[str, Any]) -> None:
         """An epoch is over: go on, or end here."""
         self.worker.tell({"run": self.run.name, "finished": metrics["epoch"]})
+        self.worker.stop_if_told()
         self._report(metrics)
         if self.trial is None or self.worker.sweep.pruning is None:
             return
