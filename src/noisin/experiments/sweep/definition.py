@@ -91,7 +91,7 @@ class Sweep(Section):
         return Task(name, tuple(self._runs(name, presets.merge(self.settings, nest(values)))))
 
     def _runs(self, name: str, settings: Mapping[str, Any]) -> Iterator[Run]:
-        source = f"{self.name}: point {name}"
+        source = f"point {name}"
         for seed in self.seeds or (None,):
             own = settings if seed is None else presets.merge(settings, {"seed": seed})
             config = RunConfig.parse(own, source)

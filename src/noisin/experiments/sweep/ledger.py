@@ -8,6 +8,7 @@ died in taking it. What is over is told by the folders: the study may be lost, o
 from __future__ import annotations
 
 import os
+import re
 import socket
 import warnings
 from collections import defaultdict
@@ -21,7 +22,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from noisin.errors import InvalidValue, NoisinError, Unavailable
+from noisin.errors import Unavailable
 from noisin.experiments.sweep.definition import Sweep, Task
 from noisin.experiments.sweep.halving import Halving
 from noisin.experiments.sweep.outcome import DIGITS, Outcome, all_folders, outcome
@@ -221,10 +222,11 @@ def _open(sweep: Sweep, storage: str) -> optuna.Study:
                 pruner=Halving(sweep.pruning) if sweep.pruning else optuna.pruners.NopPruner(),
                 load_if_exists=True,
             )
-    except NoisinError:
-        raise
-    except ImportError as error:
-        raise InvalidValue(f"--storage {storage}: {error}") from None
     except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Unavailable(f"sweep: the database {storage} cannot be used: {what}") from None
+        raise Unavailable(f"sweep: the database {_shown(storage)} cannot be used: {what}") from None
+
+
+def _shown(storage: str) -> str:
+    """The address of a database, without the password."""
+    return re.sub(r"(?<=:)[^:/@]*(?=@)", "***", storage)
