@@ -33,6 +33,7 @@ WITHOUT_TORCH = [
     *("noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"),
     *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
     *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
+    *("noisin.experiments.collection", "noisin.experiments.figure1", "noisin.experiments.report"),
 ]
 
 
@@ -172,7 +173,8 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
         "rnn(torch.randn(5, 2, 3))[0].sum().backward()\n"
         "assert noisin.__version__ == importlib.metadata.version('noisin')\n"
         "here = pathlib.Path(noisin.__file__).parent\n"
-        "for name in ('py.typed', 'kernels/kernel.c', 'kernels/cells.h'):\n"
+        "page = ('experiments/page/report.html', 'experiments/page/report.css')\n"
+        "for name in ('py.typed', 'kernels/kernel.c', 'kernels/cells.h', *page):\n"
         "    assert (here / name).exists(), name\n"
         "from noisin.experiments import presets\n"
         "assert 'ptb-medium-gaussian' in presets.names()\n"

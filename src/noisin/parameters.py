@@ -112,3 +112,15 @@ def std(family: str, gamma: float) -> float:
     if family == "Bernoulli":
         return math.sqrt((1 - gamma) / gamma)
     return math.sqrt(gamma) if family in ("Beta", "ChiSquare") else gamma
+
+
+def gamma(family: str, std: float) -> float:
+    """The gamma of the noise with this standard deviation, the inverse of :func:`std`.
+
+    >>> gamma("Gaussian", 1.1), gamma("Bernoulli", 1.0), gamma("ChiSquare", 0.5)
+    (1.1, 0.5, 0.25)
+    """
+    variance = check_variance(family, std**2)
+    if family == "Bernoulli":
+        return 1 / (1 + variance)
+    return variance if family in ("Beta", "ChiSquare") else std

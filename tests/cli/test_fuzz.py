@@ -82,8 +82,9 @@ def test_arguments(tmp_path: Path, run: Path, capsys: Any) -> None:
     draw = random.Random(2222)
     options = [f"--{name}" for name in ALL] + ["--out", "--data", "--json", "--help?", "-x", "--"]
     options += ["--prompt", "--top-k", "--samples", "--method", "--split", "--batch-size", "--plot"]
+    options += ["--runs", "--format"]
     for _ in range(250):
-        command = draw.choice(("train", "evaluate", "generate", "data", "verify", "x", ""))
+        command = draw.choice(("train", "evaluate", "generate", "table", "data", "verify", "x", ""))
         tokens = [command] if command else []
         if command == "train":
             tokens += ["manual", "--data.name", NOWHERE]

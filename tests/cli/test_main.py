@@ -15,7 +15,7 @@ import pytest
 from noisin import cli
 from tests.cli.run import in_process, noisin
 
-COMMANDS = ("train", "evaluate", "generate", "data", "verify")
+COMMANDS = ("train", "evaluate", "generate", "table", "figure", "report", "data", "verify")
 
 
 def test_help_and_version_need_no_torch() -> None:

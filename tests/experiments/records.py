@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,16 +50,15 @@ def write_run(
 ) -> RunRecord:
     """A record with these validation perplexities, complete (test is 0.95 of valid) or not."""
     config = RunConfig.parse(merge({"train": {"averaging": "none"}}, settings))
-    record = RunRecord(folder)
     folder.mkdir(parents=True)
-    record.write("environment.json", ENVIRONMENT)
-    record.write("config.json", config.to_json())
+    (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
+    (folder / "config.json").write_text(config.to_json())
     lines = [line(i + 1, v) for i, v in enumerate(valid)]
-    for metrics in lines:
-        record.append(metrics)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in lines))
     if complete:
         lowest = min(lines, key=lambda m: math.inf if m["valid"] is None else m["valid"])
         test = lowest["valid"] and 0.95 * lowest["valid"]
         summary = lowest | {"weights": "raw", "test": test} | (best or {})
-        record.write("summary.json", {"epochs": len(lines), "seconds": 61.0, "best": summary})
-    return record
+        content = {"epochs": len(lines), "seconds": 61.0, "best": summary}
+        (folder / "summary.json").write_text(json.dumps(content))
+    return RunRecord(folder)

@@ -112,10 +112,16 @@ def test_infinite_perplexities(tmp_path: Path) -> None:
     assert (every.best["epoch"], every.best["best_valid"]) == (1, None)
 
 
-def test_a_run_that_diverged(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", (90.0,), complete=False)
-    (tmp_path / "run" / "diverged.json").write_text('{"reason": "the loss is no finite number"}')
-    assert only(tmp_path).diverged == "the loss is no finite number"
+@pytest.mark.parametrize("end", ["diverged", "pruned", "failed"])
+def test_how_a_run_of_a_sweep_ended(tmp_path: Path, end: str) -> None:
+    record = write_run(tmp_path / "run", (90.0,), complete=False)
+    note = {"config": record.config.hash(), "message": "the loss is no finite number"}
+    record.write(f"{end}.json", note)
+    run = only(tmp_path)
+    assert (run.end, run.message) == (end, "the loss is no finite number")
+    assert run.diverged == (run.message if end == "diverged" else None)
+    record.write(f"{end}.json", note | {"config": "of other limits"})
+    assert only(tmp_path).end is None
 
 
 def test_runs_that_differ_in_seed_and_limits_are_one_point(tmp_path: Path) -> None:
@@ -146,7 +152,6 @@ def test_runs_that_differ_in_seed_and_limits_are_one_point(tmp_path: Path) -> No
         ("summary.json", '{"best": {"epoch": 3, "test": 1}}', "its best epoch is 3, and that of"),
         ("summary.json", '{"best": {"epoch": 2, "test": "1"}}', "test must be 0 or more, or null"),
         ("environment.json", "{", "environment.json cannot be read"),
-        ("diverged.json", "{", "diverged.json cannot be read"),
     ],
 )
 def test_a_damaged_record_is_listed(tmp_path: Path, name: str, content: str, reason: str) -> None:
@@ -158,6 +163,14 @@ def test_a_damaged_record_is_listed(tmp_path: Path, name: str, content: str, rea
     (damaged,) = runs.damaged
     assert damaged.name == "bad"
     assert reason in damaged.reason
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "7", "{}", ""])
+def test_a_damaged_note_is_listed(tmp_path: Path, content: str) -> None:
+    write_run(tmp_path / "run", complete=False)
+    (tmp_path / "run" / "diverged.json").write_text(content)
+    (damaged,) = collect(tmp_path).damaged
+    assert "diverged.json is damaged" in damaged.reason
 
 
 def test_files_that_are_not_files(tmp_path: Path) -> None:

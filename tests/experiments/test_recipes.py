@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,16 @@ def test_figure_1() -> None:
     assert noisy.noise is not None
     assert (noisy.noise.family, noisy.noise.mode) == ("gaussian", "additive")
     assert clean.data.name == "ptb"
+
+
+def test_the_code_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["config"] == recipes.config("wt2-large-dropout-beta")
+    assert names["config"].noise.gamma == 0.6
+    assert (round(names["cell"].std, 2), names["cell"].test) == (0.77, 77.9)
 
 
 HASHES = {

@@ -1,4 +1,4 @@
-"""The command line: ``noisin train``, ``sweep``, ``evaluate`` and so on. All that prints.
+"""The command line: ``noisin train``, ``evaluate``, ``generate`` and more. All that prints.
 
 Commands import torch when they run, so that ``--help`` is instant and needs none.
 """
@@ -30,7 +30,8 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
-for _order, _command in enumerate(("train", "sweep", "evaluate", "generate", "data", "verify")):
+_RUNS, _RESULTS = ("train", "evaluate", "generate", "sweep"), ("table", "figure", "report")
+for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "verify")):
     app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
 
 

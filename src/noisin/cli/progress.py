@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from noisin.experiments.seeds import number
 from noisin.training.progress import Status
 
 QUIET = 60.0  # seconds without a line, elsewhere than on a terminal
@@ -79,15 +80,6 @@ class Display:
     def _say(self, told: str) -> None:
         self.console.print(f"{self._title}  {told}", soft_wrap=True)
         self._told = time.monotonic()
-
-
-def number(perplexity: float) -> str:
-    """A perplexity in a few digits.
-
-    >>> number(82.123), number(12345.6), number(float("inf"))
-    ('82.1', '1.23e+04', 'inf')
-    """
-    return f"{perplexity:.1f}" if perplexity < 10_000 else f"{perplexity:.3g}"
 
 
 def clock(seconds: float) -> str:

@@ -11,10 +11,11 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from noisin.cli.progress import Display, clock, number
+from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
 from noisin.experiments import comparison, figures, presets
 from noisin.experiments.comparison import Row
+from noisin.experiments.seeds import number
 from noisin.training.config import RunConfig
 from noisin.training.progress import Quiet
 from noisin.training.record import RunRecord

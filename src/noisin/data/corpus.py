@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +54,7 @@ def read(name: str, texts: Mapping[str, Text], source: str) -> Corpus:
     """
     ordered = [texts[split] for split in SPLITS]
     hashes = [text.sha256() for text in ordered]
-    sha256 = hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
+    sha256 = digest(hashes)
 
     def write(writer: cache.Writer) -> None:
         ids = _Growing()
@@ -65,6 +65,11 @@ def read(name: str, texts: Mapping[str, Text], source: str) -> Corpus:
 
     entry = cache.get(sha256) or cache.put(sha256, write)
     return Corpus(name, entry.vocab, *entry.ids, sha256, source)
+
+
+def digest(hashes: Iterable[str]) -> str:
+    """The sha256 of a corpus, of those of its train, valid and test text."""
+    return hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
 
 
 def _encode(text: Text, ids: _Growing, writer: cache.Writer) -> int:

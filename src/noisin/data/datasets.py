@@ -31,6 +31,11 @@ class Dataset:
     url: str  # with {split}
     sha256: Mapping[str, str]
 
+    @property
+    def digest(self) -> str:
+        """The sha256 of the corpus, as :class:`Corpus` and the record of a run tell it."""
+        return corpus.digest(self.sha256[split] for split in SPLITS)
+
     def find(self, folder: Path) -> dict[str, Path] | None:
         """Its files in a folder or in a sub-folder by one of its names, or None."""
         if not folder.is_dir():

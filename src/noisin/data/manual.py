@@ -16,13 +16,13 @@ from noisin.data.text import Text, words
 from noisin.data.vocab import EOS, UNK
 
 SHARES = {"train": 0.82, "valid": 0.095, "test": 0.085}
-PARAGRAPHS = 16  # of a block
+PARAGRAPHS = 12  # of a block
 RARE = 3  # a word that train has less often is <unk>, wherever it stands
 
 Paragraph = tuple[str, ...]  # the lines, their tokens set apart by spaces
 
-# A word, a rule under a heading or around a table (four tokens' worth is kept), or a single mark.
-_TOKEN = re.compile(r"[^\W_]+|([^\w\s])\1{3,}|[^\w\s]|_")
+_TOKEN = re.compile(r"[^\W\d_]+|\S")  # a word of letters, or any other character by itself
+_RULE = re.compile(r"([^\w\s])\1{4,}")  # under a heading or around a table
 _BLANK = re.compile(r"\n\s*\n")
 
 
@@ -70,15 +70,14 @@ def paragraphs(topics: Mapping[str, str]) -> Iterator[Paragraph]:
 
 
 def tokenize(line: str) -> str:
-    """A line in lower case, with words and marks set apart by spaces.
+    """A line with its words, digits and marks set apart by spaces; a rule is four marks long.
 
-    >>> tokenize('The "for" loop calls __next__().')
-    'the " for " loop calls _ _ next _ _ ( ) .'
+    >>> tokenize('The "for" loop calls __next__() up to 10 times.')
+    'The " for " loop calls _ _ next _ _ ( ) up to 1 0 times .'
     >>> tokenize("=" * 70)
-    '===='
+    '= = = ='
     """
-    found = _TOKEN.finditer(line.lower())
-    return " ".join(m.group()[:4] if m.group(1) else m.group() for m in found)
+    return " ".join(_TOKEN.findall(_RULE.sub(r"\1\1\1\1", line)))
 
 
 def blocks(all: Iterable[Paragraph]) -> Iterator[list[Paragraph]]:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -16,13 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from noisin.errors import InvalidValue, NoisinError
 from noisin.training.config import RunConfig
 from noisin.training.course import Course
 from noisin.training.record import RunRecord
 
+End = Literal["diverged", "pruned", "failed"]
 PERPLEXITIES = ("train", "train_clean", "valid", "valid_averaged")
 NUMBERS = (*PERPLEXITIES, "lr", "noise_std", "seconds", "tokens_per_second")
 UNREADABLE = (NoisinError, OSError, RecursionError)  # the last from JSON that is nested too deeply
@@ -38,8 +40,9 @@ class Run:
         config: its settings.
         environment: what it ran on and with.
         metrics: one dict per epoch, from the first on.
-        summary: how it ended, or None while it has not.
-        diverged: why it will never be complete, or None.
+        summary: how it ended, or None while it is not complete.
+        end: how it ended otherwise, as a sweep noted it, or None.
+        message: what the sweep noted about that.
     """
 
     name: str
@@ -48,7 +51,8 @@ class Run:
     environment: dict[str, Any]
     metrics: list[dict[str, Any]]
     summary: dict[str, Any] | None
-    diverged: str | None = None
+    end: End | None = None
+    message: str = ""
 
     @property
     def complete(self) -> bool:
@@ -72,6 +76,11 @@ class Run:
             "best_valid": course.best if math.isfinite(course.best) else None,
             "test": None if self.summary is None else self.summary["best"]["test"],
         }
+
+    @property
+    def diverged(self) -> str | None:
+        """Why it left the finite numbers, or None if it did not."""
+        return self.message if self.end == "diverged" else None
 
     @property
     def unfinished(self) -> bool:
@@ -160,7 +169,8 @@ def _read(name: str, folder: Path) -> Run:
     metrics = [_line(folder, i, line) for i, line in enumerate(record.metrics)]
     if summary is not None:
         _check_summary(folder, summary, metrics, config)
-    return Run(name, folder, config, record.environment, metrics, summary, _diverged(folder))
+    end = (None, "") if summary is not None else _end(folder, config)
+    return Run(name, folder, config, record.environment, metrics, summary, *end)
 
 
 def _line(folder: Path, i: int, line: object) -> dict[str, Any]:
@@ -206,6 +216,16 @@ def _course(config: RunConfig, metrics: list[dict[str, Any]]) -> Course:
     return course
 
 
-def _diverged(folder: Path) -> str | None:
-    found = RunRecord(folder)._read("diverged.json")
-    return None if found is None else str(found.get("reason", "it diverged"))
+def _end(folder: Path, config: RunConfig) -> tuple[End | None, str]:
+    """What a sweep noted in ``diverged.json`` and the like, unless the settings were others."""
+    for end in get_args(End):
+        path = folder / f"{end}.json"
+        try:
+            note = json.loads(path.read_bytes())
+            if note["config"] == config.hash():
+                return end, str(note["message"])
+        except FileNotFoundError:
+            continue
+        except (ValueError, TypeError, LookupError):
+            raise InvalidValue(f"{path} is damaged. Delete it to let the run go on.") from None
+    return None, ""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from noisin.errors import Unsupported
+from noisin.errors import InvalidValue, Unsupported
+from noisin.training.files import write_atomically
 from noisin.training.record import RunRecord
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def can_draw() -> bool:
@@ -16,13 +21,18 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
+def check_can_draw(what: str) -> None:
+    """Say what to install where matplotlib is not."""
+    if not can_draw():
+        raise Unsupported(f"{what} needs matplotlib: pip install 'noisin[plot]'.")
+
+
 def learning_curves(records: Sequence[RunRecord], *paths: Path) -> None:
     """Perplexity by epoch: of valid as a line, of train with noise off dashed; the best is marked.
 
     Like the paper's Figure 1: without noise the two part, and validation turns up.
     """
-    if not can_draw():
-        raise Unsupported("learning_curves needs matplotlib: pip install 'noisin[plot]'.")
+    check_can_draw("learning_curves")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -55,3 +65,18 @@ def _draw(axes: Any, record: RunRecord, colour: str) -> None:
     if valid:
         best = valid.index(min(valid))
         axes.plot(epochs[best], valid[best], "o", color=colour)
+
+
+def save(figure: Figure, out: Path) -> tuple[Path, Path]:
+    """Write a picture as SVG and as PNG, the same bytes each time; return both paths."""
+    import matplotlib
+
+    if out.suffix not in {".svg", ".png"}:
+        raise InvalidValue(f"--out must be a file ending in .svg or .png, got {out}.")
+    paths = out.with_suffix(".svg"), out.with_suffix(".png")
+    with matplotlib.rc_context({"svg.hashsalt": "noisin"}):
+        for path, metadata in zip(paths, ({"Date": None}, {}), strict=True):
+            content = io.BytesIO()
+            figure.savefig(content, format=path.suffix[1:], dpi=160, metadata=metadata)
+            write_atomically(path, content.getvalue())
+    return paths

@@ -32,7 +32,7 @@ Settings = dict[str, Any]
 Dropout = Literal["dropout", "recurrent-dropout"]
 
 CORPORA: Mapping[str, paper.CorpusName] = {"ptb": "ptb", "wt2": "wikitext-2"}
-SIZES: Mapping[str, int] = {"small": 200, **paper.HIDDEN_SIZES}
+SIZES: Mapping[str, int] = {"small": 200} | {str(s): H for s, H in paper.HIDDEN_SIZES.items()}
 DROPOUTS: Mapping[Dropout, Mapping[str, float]] = {
     "dropout": {"input": 0.5, "between": 0.4, "output": 0.5},
     "recurrent-dropout": {"input": 0.5, "recurrent": 0.4, "output": 0.5},

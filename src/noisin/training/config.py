@@ -311,12 +311,16 @@ class RunConfig(Section):
 
     def differences(self, other: RunConfig) -> list[str]:
         """What makes two runs different: dotted names, with both values."""
-        mine, theirs = _flat(self._effective(limits=False)), _flat(other._effective(limits=False))
+        mine, theirs = self.settings(), other.settings()
         return [
             f"{name} = {mine.get(name)!r} and {theirs.get(name)!r}"
             for name in sorted(mine.keys() | theirs.keys())
             if mine.get(name) != theirs.get(name)
         ]
+
+    def settings(self) -> dict[str, Any]:
+        """What can change a result but for the limits, by dotted name."""
+        return _flat(self._effective(limits=False))
 
     def _effective(self, limits: bool) -> dict[str, Any]:
         """The settings that can change a result."""

@@ -1,0 +1,44 @@
+"""``noisin figure``: the paper's figure, from runs of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from noisin.cli.arguments import WholeNumber
+from noisin.errors import InvalidValue
+from noisin.experiments import figure1
+from noisin.experiments.collection import collect
+from noisin.experiments.figures import check_can_draw, save
+
+
+def figure(
+    number: WholeNumber, /, *, runs: Path = Path("runs"), out: Path = Path("figure-1.svg")
+) -> None:
+    """Draw a figure of the paper from runs of your own. The paper has one.
+
+    Figure 1 is perplexity by epoch, on valid and on train with noise on and off, of an Elman RNN
+    without noise and with additive Gaussian noise, of one gamma or several. Its runs are made by
+    noisin train figure1-clean and noisin train figure1-noisy. Needs matplotlib: pip install
+    'noisin[plot]'.
+
+    Parameters
+    ----------
+    number
+        The paper's: 1.
+    runs
+        The folder to search for runs, however deep.
+    out
+        The file to write, .svg or .png; the other one is written beside it.
+    """
+    if number != 1:
+        raise InvalidValue(f"The paper has one figure, so its number must be 1, got {number}.")
+    check_can_draw("figure 1")
+    found = collect(runs)
+    selection = figure1.select(found, runs)
+    paths = save(figure1.figure_1(selection), out)
+    for point in selection.points:
+        names = ", ".join(run.name for run in point.counted)
+        print(f"{point.label}: valid {point.valid} at epoch {point.best_epochs} ({names})")
+    for record in found.damaged:
+        print(f"left out: {record.name}: {record.reason}")
+    print(f"The figure is in {' and '.join(map(str, paths))}.")

@@ -1,0 +1,32 @@
+"""``noisin report``: a page about all runs of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from noisin.errors import InvalidValue
+from noisin.experiments.collection import collect
+from noisin.training.files import write_atomically
+
+
+def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
+    """Write a page about all runs of a folder: curves, tables, settings. It opens offline.
+
+    Needs matplotlib and jinja2: pip install 'noisin[report]'.
+
+    Parameters
+    ----------
+    folder
+        The folder to search for runs, however deep.
+    out
+        The file to write, ending in .html; report.html in the folder unless given.
+    """
+    path = folder / "report.html" if out is None else out
+    if path.suffix not in {".html", ".htm"}:
+        raise InvalidValue(f"--out must be a file ending in .html, got {path}.")
+    runs = collect(folder)
+    from noisin.experiments.report import render
+
+    write_atomically(path, render(runs, folder).encode())
+    damaged = f" and {len(runs.damaged)} records that cannot be used" if runs.damaged else ""
+    print(f"The report on {len(runs)} runs{damaged} is in {path}.")

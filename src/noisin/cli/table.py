@@ -1,0 +1,39 @@
+"""``noisin table``: a table of the paper beside ours."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from noisin.cli.arguments import WholeNumber
+from noisin.experiments import sheets, tables
+from noisin.experiments.collection import collect
+
+
+def table(
+    number: WholeNumber,
+    /,
+    *,
+    runs: Path = Path("runs"),
+    format: sheets.Format = "text",
+) -> None:
+    """Show a table of the paper beside the runs of its recipes.
+
+    A run counts for a cell if its settings are those of the cell's recipe, such as
+    ptb-medium-gaussian, but for seed, limits and threads, and if it has read the same text.
+
+    Parameters
+    ----------
+    number
+        The paper's: 3 is Penn Treebank, 4 is WikiText-2, 5 other systems.
+    runs
+        The folder to search for runs, however deep.
+    format
+        How to show it. With csv, what there is to say beside goes to standard error.
+    """
+    tables.check_number(number)
+    found = collect(runs)
+    print(sheets.show(number, found, format))
+    if format == "csv":
+        for remark in sheets.remarks(number, found):
+            print(f"noisin: {remark}", file=sys.stderr)

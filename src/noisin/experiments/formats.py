@@ -1,0 +1,118 @@
+r"""Tables of text: aligned, or as Markdown, CSV or LaTeX, with whatever stands in them escaped.
+
+>>> sheet = Sheet("A title", ("method", "test"), (("D_1 | x", "71.8 ± 0.2"),))
+>>> print(text(sheet))
+A title
+<BLANKLINE>
+method         test
+D_1 | x  71.8 ± 0.2
+>>> print(latex(sheet).splitlines()[5])
+D\_1 | x & 71.8 $\pm$ 0.2 \\
+"""
+
+from __future__ import annotations
+
+import csv as library
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "−": "$-$",
+        "–": "--",
+        "γ": r"$\gamma$",
+        "<": "$<$",
+        ">": "$>$",
+        "[": "{[}",  # which, at the start of a row, the end of the row before would take
+        "*": "{*}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~&"})
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A title, the heads of the columns, and rows of text. Columns in ``left`` are flush left."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: tuple[int, ...] = (0,)
+
+
+def one_line(words: str) -> str:
+    r"""Text without what would break a line or steer a terminal.
+
+    >>> one_line("a\nb\x1b[31m")
+    'a b�[31m'
+    """
+    return "".join(c if c.isprintable() else "�" for c in " ".join(words.split()))
+
+
+def text(sheet: Sheet) -> str:
+    """Columns set apart by two spaces."""
+    lines = [[one_line(entry) for entry in row] for row in (sheet.heads, *sheet.rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = []
+    for line in lines:
+        entries = [
+            entry.ljust(width) if i in sheet.left else entry.rjust(width)
+            for i, (entry, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        shown.append("  ".join(entries).rstrip())
+    return "\n".join([one_line(sheet.title), "", *shown])
+
+
+def markdown(sheet: Sheet) -> str:
+    """A table of GitHub's Markdown under its title."""
+    rule = [":--" if i in sheet.left else "--:" for i in range(len(sheet.heads))]
+    rows = [[in_markdown(entry) for entry in row] for row in (sheet.heads, *sheet.rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in (rows[0], rule, *rows[1:])]
+    return "\n".join([f"**{in_markdown(sheet.title)}**", "", *lines])
+
+
+def in_markdown(words: str) -> str:
+    """Text that Markdown, and HTML in it, leave as it is."""
+    return one_line(words).translate(MARKDOWN)
+
+
+def latex(sheet: Sheet) -> str:
+    """A ``tabular`` with the rules of booktabs, under its title as a line of its own."""
+    columns = "".join("l" if i in sheet.left else "r" for i in range(len(sheet.heads)))
+    rows = [" & ".join(in_latex(entry) for entry in row) + r" \\" for row in sheet.rows]
+    return "\n".join(
+        [
+            rf"\textbf{{{in_latex(sheet.title)}}}\par",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            " & ".join(in_latex(head) for head in sheet.heads) + r" \\",
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
+
+
+def in_latex(words: str) -> str:
+    """Text that LaTeX sets as it is."""
+    return one_line(words).translate(LATEX)
+
+
+def csv(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Comma-separated values as RFC 4180 quotes them, None as nothing, numbers in full."""
+    return "\n".join(_csv_line(row) for row in (heads, *rows))
+
+
+def _csv_line(values: Sequence[object]) -> str:
+    file = io.StringIO()
+    end = "\r\n"  # the writer quotes what stands in its line end, and both may stand in a name
+    library.writer(file, lineterminator=end).writerow(values)
+    return file.getvalue().removesuffix(end)

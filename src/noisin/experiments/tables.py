@@ -1,0 +1,184 @@
+"""The paper's tables beside ours, from the records of runs alone.
+
+Like is compared with like. A run counts for a cell if its settings are those of the cell's recipe,
+but for what leaves the model and its training as they are (the seed, where and on how many threads
+it ran, how long), and if it read the same text. Perplexities are those of the best epoch by
+validation; several seeds are given as their mean and sample standard deviation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from noisin.data.datasets import DATASETS
+from noisin.errors import InvalidValue
+from noisin.experiments import paper, recipes
+from noisin.experiments.collection import Run
+from noisin.experiments.paper import Cell
+from noisin.experiments.seeds import Mean, longest_of_each_seed
+from noisin.training.config import RunConfig
+
+WITHOUT_PERPLEXITIES = {
+    1: "Table 1 lists log-normalisers: noisin.likelihoods has them, and noisin verify checks them.",
+    2: "Table 2 lists noises: noisin.noise has them, and noisin verify checks them.",
+}
+STILL_FALLING, FEWER_EPOCHS = "still falling", "fewer epochs"
+NOT_COMPLETE, DIVERGED, REPEATED = "not complete", "diverged", "repeated"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the runs of a recipe came to.
+
+    Attributes:
+        recipe: its name.
+        runs: those that count, one for each seed.
+        dev, test: perplexities at the best epoch; None where they are not known.
+        epochs: the fewest and the most that a run was trained for.
+        limit: how many epochs the recipe has.
+        notes: what to know before comparing.
+    """
+
+    recipe: str
+    runs: tuple[Run, ...] = ()
+    dev: Mean | None = None
+    test: Mean | None = None
+    epochs: tuple[int, int] = (0, 0)
+    limit: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cell of the paper and ours."""
+
+    cell: Cell
+    result: Result
+
+    @property
+    def difference(self) -> float | None:
+        """Our test perplexity less the paper's."""
+        return None if self.result.test is None else self.result.test.mean - self.cell.test
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of perplexities: its lines, and the runs that belong to none of them."""
+
+    number: int
+    lines: tuple[Line, ...]
+    others: tuple[Run, ...]
+
+    @property
+    def corpus(self) -> paper.CorpusName:
+        """The text that the table is of."""
+        return self.lines[0].cell.corpus
+
+
+def check_number(number: int) -> None:
+    """Refuse a table that the paper has not, or that has no perplexities."""
+    tables = sorted({cell.table for cell in paper.CELLS} | {row.table for row in paper.SYSTEMS})
+    if number not in tables:
+        told = WITHOUT_PERPLEXITIES.get(number, f"The paper has no table {number}.")
+        raise InvalidValue(
+            f"{told} Those of perplexities are {', '.join(map(str, tables[:-1]))} and {tables[-1]}."
+        )
+
+
+def compare(number: int, runs: Iterable[Run]) -> Comparison:
+    """A table of perplexities, each cell with the runs of its recipe."""
+    cells = [cell for cell in paper.CELLS if cell.table == number]
+    corpus = cells[0].corpus
+    alike: dict[str, list[Run]] = defaultdict(list)
+    others = []
+    wanted = {_likeness(recipes.config(name)) for cell in cells for name in _names(cell)}
+    for run in runs:
+        key = _likeness(run.config)
+        if key in wanted and text_of(run) == DATASETS[corpus].digest:
+            alike[key].append(run)
+        else:
+            others.append(run)
+    lines = tuple(line for cell in cells for line in _lines(cell, alike))
+    return Comparison(number, lines, tuple(others))
+
+
+def text_of(run: Run) -> str | None:
+    """The sha256 of the text that a run has read, if its record tells."""
+    known = run.environment.get("data")
+    return known.get("sha256") if isinstance(known, Mapping) else None
+
+
+def nearest(run: Run, number: int) -> tuple[str, list[str]]:
+    """The recipe of a table that a run is most like, and what it differs in."""
+    mine = _bare(run.config)
+    names = [name for cell in paper.CELLS if cell.table == number for name in _names(cell)]
+    differences = {name: mine.differences(_bare(recipes.config(name))) for name in names}
+    return min(differences.items(), key=lambda item: len(item[1]))
+
+
+def _names(cell: Cell) -> Iterator[str]:
+    """The recipes of a cell: two where it has dropout, which the paper describes in few words."""
+    for reading in recipes.DROPOUTS:
+        if cell.dropout or reading == "dropout":
+            yield recipes.name_of(cell, reading)
+
+
+def _lines(cell: Cell, alike: Mapping[str, list[Run]]) -> Iterator[Line]:
+    """One for the recipe, and one for its other reading if there are runs of it."""
+    for i, name in enumerate(_names(cell)):
+        config = recipes.config(name)
+        found = alike.get(_likeness(config), [])
+        if found or i == 0:
+            yield Line(cell, _result(name, config.train.epochs, found))
+
+
+def _bare(config: RunConfig) -> RunConfig:
+    """The settings that make a model what it is."""
+    plain = RunConfig()
+    train = config.train.model_copy(update={"clean_tokens": plain.train.clean_tokens})
+    update = {"seed": plain.seed, "threads": None, "device": plain.device, "train": train}
+    return config.model_copy(update=update)
+
+
+def _likeness(config: RunConfig) -> str:
+    return _bare(config).hash(limits=False)
+
+
+def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
+    """Of complete runs; if there are none, of those on the way, which have no test perplexity."""
+    diverged = [run for run in runs if run.diverged is not None and not run.complete]
+    begun = [run for run in runs if run.metrics and run not in diverged]
+    chosen = longest_of_each_seed(begun)
+    complete = [run for run in chosen if run.complete]
+    counted = complete or chosen
+    words = {
+        NOT_COMPLETE: len(runs) - len(diverged) - len(begun) + len(chosen) - len(complete),
+        DIVERGED: len(diverged),
+        REPEATED: len(begun) - len(chosen),
+    }
+    notes = [f"{n} {word}" for word, n in words.items() if n]
+    if not counted:
+        return Result(recipe, limit=limit, notes=tuple(notes))
+    epochs = [len(run.metrics) for run in counted]
+    if any(run.unfinished for run in counted):
+        notes.append(STILL_FALLING)
+    if min(epochs) < limit:
+        notes.append(FEWER_EPOCHS)
+    return Result(
+        recipe,
+        tuple(counted),
+        _mean(counted, "best_valid"),
+        _mean(counted, "test") if complete else None,
+        (min(epochs), max(epochs)),
+        limit,
+        tuple(notes),
+    )
+
+
+def _mean(runs: Sequence[Run], name: str) -> Mean:
+    """Of a perplexity at the best epoch; a record has nothing where it is infinite."""
+    values = [(run.best or {}).get(name) for run in runs]
+    return Mean.of([math.inf if value is None else value for value in values])

@@ -1,0 +1,64 @@
+"""What to know about a run or a point before comparing it: a few words each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal, NamedTuple
+
+from noisin.experiments.collection import Run
+from noisin.experiments.points import Point
+
+NOT_COMPLETE, STILL_FALLING, REPEATED = "not complete", "still falling", "repeated"
+OPEN = (NOT_COMPLETE, "diverged", "pruned", "failed")
+Kind = Literal["good", "care", "bad", "plain"]
+KINDS: dict[str, Kind] = {"diverged": "bad", "failed": "bad", STILL_FALLING: "care"}
+
+
+MEANINGS = {
+    NOT_COMPLETE: "stopped or still at work. Its numbers are those so far, and count only where no "
+    "seed is complete.",
+    STILL_FALLING: "the best epoch is the last one: more epochs would have gone lower.",
+    "diverged": "the loss left the finite numbers.",
+    "pruned": "a sweep gave it up, for others were better after as many epochs.",
+    "failed": "a sweep could not go on with it; the same command tries again.",
+    REPEATED: "another run of the same settings and seed went as far, and stands for it.",
+}
+
+
+class Tag(NamedTuple):
+    """Some words, and how much they matter."""
+
+    words: str
+    kind: Kind
+
+
+def state(run: Run) -> str:
+    """Complete, or how it ended else, or not complete: stopped or still at work."""
+    return "complete" if run.complete else (run.end or NOT_COMPLETE)
+
+
+def of_run(run: Run, point: Point) -> list[Tag]:
+    """What to know about a run."""
+    words = [] if run.complete else [state(run)]
+    if run.complete and run.unfinished:
+        words.append(STILL_FALLING)
+    if run in point.others:
+        words.append(REPEATED)
+    return [_tag(some) for some in words]
+
+
+def of_point(point: Point) -> list[Tag]:
+    """What to know about a point; how many of its runs that is, unless it is all."""
+    counts = Counter(state(run) for run in point.runs)
+    counts[STILL_FALLING] = sum(run.complete and run.unfinished for run in point.runs)
+    counts[REPEATED] = len(point.others)
+    tags = []
+    for words in (*OPEN, STILL_FALLING, REPEATED):
+        n = counts[words]
+        if n:
+            tags.append(_tag(words, "" if n == len(point.runs) else f"{n} "))
+    return tags
+
+
+def _tag(words: str, before: str = "") -> Tag:
+    return Tag(before + words, KINDS.get(words, "plain"))
