@@ -178,6 +178,8 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
         "    assert (here / name).exists(), name\n"
         "from noisin.experiments import presets\n"
         "assert 'ptb-medium-gaussian' in presets.names()\n"
+        "from noisin.experiments import sweep\n"
+        "assert 'manual-families' in sweep.names()\n"
         "print(noisin.__file__)"
     )
     run = subprocess.run(

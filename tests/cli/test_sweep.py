@@ -150,7 +150,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
 def test_ctrl_c_and_on(text: Path, tmp_path: Path, capsys: Any) -> None:
     """It stops cleanly, the same command goes on, and once more there is nothing to do."""
     rest = '[grid]\ntrain.lr = [1.0, 1e60, 2.0]\ntrain.clip = [0]\n"noise.std" = [0.1]'
-    path = write(tmp_path / "stopped.toml", text, rest, epochs=40)
+    path = write(tmp_path / "stopped.toml", text, rest, epochs=12)
     out = tmp_path / "out"
     arguments = (path, "--jobs", "1", "--out", str(out))
     with started(*arguments) as process:
@@ -167,10 +167,14 @@ def test_ctrl_c_and_on(text: Path, tmp_path: Path, capsys: Any) -> None:
     assert in_process("sweep", *arguments) == 0
     runs = collect(out)
     assert sorted((run.end, run.complete) for run in runs if run.end) == [("diverged", False)]
-    assert [len(run.metrics) for run in runs if run.complete] == [40, 40]
+    assert [len(run.metrics) for run in runs if run.complete] == [12, 12]
     assert "1 diverged" in capsys.readouterr().out
     points = json.loads((out / "stopped" / "points.json").read_text())
-    assert [(p["seeds"], p["diverged"]) for p in points] == [(1, 0), (1, 0), (0, 1)]
+    assert [(p["valid"] and p["valid"]["n"], p["diverged"]) for p in points] == [
+        (1, 0),
+        (1, 0),
+        (None, 1),
+    ]
     files = {path: path.stat().st_mtime_ns for path in out.glob("*/*/*.json")}
     assert in_process("sweep", *arguments) == 0, "and here, without any worker"
     assert files == {path: path.stat().st_mtime_ns for path in out.glob("*/*/*.json")}
@@ -178,7 +182,7 @@ def test_ctrl_c_and_on(text: Path, tmp_path: Path, capsys: Any) -> None:
 
 def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Path) -> None:
     """The workers of a command that is gone save and stop; the other command does what is left."""
-    path = write(tmp_path / "shared.toml", text, "[grid]\ntrain.lr = [1.0, 2.0, 3.0]", epochs=30)
+    path = write(tmp_path / "shared.toml", text, "[grid]\ntrain.lr = [1.0, 2.0, 3.0]", epochs=12)
     out = tmp_path / "out"
     arguments = (path, "--jobs", "1", "--out", str(out))
     with started(*arguments) as first, started(*arguments) as second:
@@ -190,7 +194,7 @@ def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Pat
     assert second.returncode == 0, said
     wait_for(lambda: not any(kill(pid, 0) for pid in orphans))
     runs = collect(out)
-    assert [len(run.metrics) for run in runs if run.complete] == [30] * 3
+    assert [len(run.metrics) for run in runs if run.complete] == [12] * 3
     counted = states(out / "shared")
     assert {counted[(task, "COMPLETE")] for task in range(3)} == {1}
 

@@ -12,7 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from noisin.cli.progress import QUIET, clock, number
+from noisin.cli.progress import QUIET, clock
+from noisin.experiments.seeds import number
 from noisin.experiments.sweep.definition import Sweep
 from noisin.experiments.sweep.outcome import ENDS, Outcome
 from noisin.experiments.sweep.standing import Progress, Standing, point_rows
@@ -63,8 +64,8 @@ class Board:
         told += [f"{ends[state]} {state}" for state in ENDS if ends[state]]
         told += [f"{len(statuses)} running", f"{clock(self.progress.seconds_left(done))} left"]
         best = next((row for row in point_rows(standings) if row.valid is not None), None)
-        if best is not None and best.valid is not None:
-            told.append(f"best so far {best.point} {number(best.valid)}")
+        if best is not None:
+            told.append(f"best so far {best.point} {best.valid}")
         return ", ".join(told)
 
     def _tell_what_is_new(self, standings: Sequence[Standing], line: str) -> None:

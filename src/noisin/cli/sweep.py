@@ -13,7 +13,6 @@ from rich.table import Table
 
 from noisin.cli.arguments import WholeNumber
 from noisin.cli.board import Board
-from noisin.cli.progress import number
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
@@ -86,16 +85,10 @@ def _print(rows: Sequence[PointRow]) -> None:
     for column in table.columns[1:4]:
         column.justify = "right"
     for row in rows:
-        valid, test = _spread(row.valid, row.valid_std), _spread(row.test, row.test_std)
-        table.add_row(row.point, str(row.seeds), valid, test, _remarks(row))
+        seeds = str(row.valid.n if row.valid else 0)
+        table.add_row(row.point, seeds, str(row.valid or "-"), str(row.test or "-"), _remarks(row))
     console.print("\nAt the epochs of the lowest perplexity on valid, noise and dropout off:\n")
     console.print(table)
-
-
-def _spread(mean: float | None, std: float | None) -> str:
-    if mean is None:
-        return "-"
-    return number(mean) if std is None else f"{number(mean)} ± {std:.1f}"
 
 
 def _remarks(row: PointRow) -> str:

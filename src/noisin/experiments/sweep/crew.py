@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from noisin.errors import Unavailable, Unsupported
@@ -21,17 +21,57 @@ from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job
 from noisin.training.signals import Flag
 
+Answer = dict[str, Any]  # as a worker sends it
+Show = Callable[[list[Standing], list[Answer]], None]
+
 LOOK = 0.2  # seconds between two looks at the workers
 SURVEY = 1.0  # and at the folders
 DEATHS = 20  # in a row, without an epoch coming to its end anywhere: then it is no accident
 
 
-@dataclass
 class Member:
-    """A worker, and what it has told last."""
+    """A worker's process, and what it has told last.
 
-    process: subprocess.Popen[bytes]
-    status: dict[str, Any] = field(default_factory=dict)
+    Args:
+        job: what it is told.
+        log: a file for what it says beside its answers.
+        heard: takes this member and each answer, from a thread of its own.
+    """
+
+    def __init__(self, job: Job, log: Path, heard: Callable[[Member, Answer], None]) -> None:
+        self.status: Answer = {}
+        self._heard = heard
+        threads = str(job.threads)
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "noisin.experiments.sweep.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                start_new_session=True,  # Ctrl-C is for us; we tell them
+                env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+            )
+        self._ear = threading.Thread(target=self._hear, daemon=True)
+        self._ear.start()
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has died, as will be seen
+            self.process.stdin.write(job.model_dump_json().encode() + b"\n")
+            self.process.stdin.flush()
+
+    def _hear(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as answers:
+            for line in answers:
+                with contextlib.suppress(ValueError):  # cut off by its death
+                    self._heard(self, json.loads(line))
+
+    def bury(self) -> None:
+        """Leave nothing of it in this process."""
+        self.process.wait()
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self._ear.join()
 
 
 class Crew:
@@ -50,13 +90,13 @@ class Crew:
         job: Job,
         ledger: Ledger,
         size: int,
-        show: Callable[[list[Standing], list[dict[str, Any]]], None],
+        show: Show,
         say: Callable[[str], None],
     ) -> None:
         self.job, self.ledger, self.size, self.show, self.say = job, ledger, size, show, say
         self.log = job.out / job.sweep.name / "workers.log"
         self.members: list[Member] = []
-        self.messages: queue.Queue[tuple[Member, dict[str, Any]]] = queue.Queue()
+        self.messages: queue.Queue[tuple[Member, Answer]] = queue.Queue()
         self.deaths = 0
         self.standings: list[Standing] = []
 
@@ -64,8 +104,9 @@ class Crew:
         """Until all is over, or until a signal has stopped every worker."""
         told = False
         surveyed = -SURVEY
-        self.members = [self._start() for _ in range(self.size)]
         try:
+            for _ in range(self.size):
+                self._start()
             while self.members:
                 self._listen()
                 if flag.signum is not None and not told:
@@ -81,37 +122,13 @@ class Crew:
         finally:
             for member in self.members:
                 member.process.kill()
-                member.process.wait()
+                member.bury()
 
-    def _start(self) -> Member:
-        threads = str(self.job.threads)
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "noisin.experiments.sweep.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for us; we tell them
-                env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
-            )
-        member = Member(process)
-        threading.Thread(target=self._hear, args=(member,), daemon=True).start()
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has died, as will be seen
-            process.stdin.write(self.job.model_dump_json().encode() + b"\n")
-            process.stdin.flush()
-        return member
+    def _start(self) -> None:
+        member = Member(self.job, self.log, lambda *told: self.messages.put(told))
+        self.members.append(member)
 
-    def _hear(self, member: Member) -> None:
-        assert member.process.stdout is not None
-        for line in member.process.stdout:
-            try:
-                message = json.loads(line)
-            except ValueError:
-                continue  # cut off by its death
-            self.messages.put((member, message))
-
-    def _heard(self) -> Iterator[tuple[Member, dict[str, Any]]]:
+    def _heard(self) -> Iterator[tuple[Member, Answer]]:
         """What was told since, or within a moment from now."""
         try:
             yield self.messages.get(timeout=LOOK)
@@ -140,9 +157,10 @@ class Crew:
             if code is None:
                 continue
             self.members.remove(member)
+            member.bury()
             if code != 0 and not told:
                 self._mourn(member, code)
-                self.members.append(self._start())
+                self._start()
 
     def _mourn(self, member: Member, code: int) -> None:
         """What it was at is left to the others."""

@@ -103,6 +103,8 @@ def describe(values: Mapping[str, Any]) -> str:
 
     >>> describe({"noise.family": "gaussian", "noise.std": 0.5, "model.tied": True})
     'gaussian-std-0.5-tied-true'
+    >>> describe({"train.tokens": 10**7, "seed": 3})  # every run has its seed at the end
+    'tokens-1e07'
     """
     words = []
     for name, value in values.items():
@@ -110,9 +112,9 @@ def describe(values: Mapping[str, Any]) -> str:
         if isinstance(value, bool):
             words.append(f"{last}-{str(value).lower()}")
         elif last == "seed":
-            continue  # every run has it at the end of its name
+            continue
         elif isinstance(value, int | float):
-            words.append(f"{last}-{value:.6g}")
+            words.append(f"{last}-{value:.6g}".replace("e+", "e"))
         else:
             words.append(str(value))
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(words)).strip("-.")

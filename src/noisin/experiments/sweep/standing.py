@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from noisin.experiments.seeds import Mean
 from noisin.experiments.sweep.definition import Run, Task
 from noisin.experiments.sweep.outcome import Outcome
 from noisin.training.files import write_atomically
@@ -41,22 +41,18 @@ class Standing:
 
 @dataclass(frozen=True)
 class PointRow:
-    """A point at the best epochs of its seeds: means, and sample standard deviations from two on.
+    """A point at the best epochs of its seeds.
 
     Attributes:
         point: its name.
-        seeds: how many of its runs are complete.
-        valid, valid_std, test, test_std: perplexities; None where there is none.
+        valid, test: perplexities of the runs that are complete; None if none is.
         unfinished: how many had their best epoch last, so that more epochs could be better.
         diverged, pruned, failed: how many ended so.
     """
 
     point: str
-    seeds: int
-    valid: float | None
-    valid_std: float | None
-    test: float | None
-    test_std: float | None
+    valid: Mean | None
+    test: Mean | None
     unfinished: int
     diverged: int
     pruned: int
@@ -68,25 +64,20 @@ def point_rows(standings: Iterable[Standing]) -> list[PointRow]:
     by_point: dict[str, list[Outcome]] = {}
     for standing in standings:
         name = standing.task.point if standing.task else "(refused)"
-        if standing.outcomes:
-            by_point.setdefault(name, []).extend(standing.outcomes)
+        ends = [end for end in standing.outcomes if end.state != "open"]
+        if ends:
+            by_point.setdefault(name, []).extend(ends)
     rows = [_row(name, ends) for name, ends in by_point.items()]
-    rows = [row for row in rows if row.seeds or row.diverged or row.pruned or row.failed]
-    return sorted(rows, key=lambda row: math.inf if row.valid is None else row.valid)
+    return sorted(rows, key=lambda row: math.inf if row.valid is None else row.valid.mean)
 
 
 def _row(name: str, ends: Sequence[Outcome]) -> PointRow:
     complete = [end.row for end in ends if end.row is not None]
     states = Counter(end.state for end in ends)
-    valid, valid_std = _mean([row.valid for row in complete])
-    test, test_std = _mean([row.test for row in complete])
     return PointRow(
         point=name,
-        seeds=len(complete),
-        valid=valid,
-        valid_std=valid_std,
-        test=test,
-        test_std=test_std,
+        valid=_mean([row.valid for row in complete]),
+        test=_mean([row.test for row in complete]),
         unfinished=sum(row.best_epoch == row.epochs for row in complete),
         diverged=states["diverged"],
         pruned=states["pruned"],
@@ -94,17 +85,17 @@ def _row(name: str, ends: Sequence[Outcome]) -> PointRow:
     )
 
 
-def _mean(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):  # one of them is infinite
-        return None, None
-    return statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None
+def _mean(values: Sequence[float | None]) -> Mean | None:
+    return Mean.of([math.inf if v is None else v for v in values]) if values else None
 
 
 def write_rows(rows: Sequence[PointRow], path: Path) -> None:
-    """Keep the rows beside the runs, as JSON."""
-    content = json.dumps([asdict(row) for row in rows], indent=2) + "\n"
-    write_atomically(path, content.encode())
+    """Keep the rows beside the runs, as JSON, where null stands for infinity."""
+    content = [asdict(row) for row in rows]
+    for row in content:
+        for mean in filter(None, (row["valid"], row["test"])):
+            mean["mean"] = mean["mean"] if math.isfinite(mean["mean"]) else None
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 class Progress:

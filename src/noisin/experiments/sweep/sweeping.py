@@ -7,11 +7,10 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from noisin import data
 from noisin.errors import InvalidValue
-from noisin.experiments.sweep.crew import Crew
+from noisin.experiments.sweep.crew import Crew, Show
 from noisin.experiments.sweep.definition import Run, Sweep
 from noisin.experiments.sweep.ledger import Ledger
 from noisin.experiments.sweep.outcome import DIGITS, all_folders
@@ -21,8 +20,6 @@ from noisin.experiments.sweep.worker import Job
 from noisin.training.files import write_atomically, writing
 from noisin.training.record import RunRecord
 from noisin.training.signals import Interrupted, caught
-
-Show = Callable[[list[Standing], list[dict[str, Any]]], None]
 
 
 def run(
