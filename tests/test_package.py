@@ -33,6 +33,7 @@ WITHOUT_TORCH = [
     *("noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"),
     *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
     *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
+    *("noisin.experiments.sweep", "noisin.experiments.sweep.sweeping"),
     *("noisin.experiments.collection", "noisin.experiments.figure1", "noisin.experiments.report"),
 ]
 

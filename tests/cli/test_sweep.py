@@ -29,8 +29,6 @@ KILLS = float(os.environ.get("NOISIN_SWEEP_KILLS", "0"))  # and for a death ever
 
 FILE = """
 base = "manual"
-threads = 1
-{top}
 [data]
 name = "{text}"
 [model]
@@ -49,8 +47,8 @@ def _nothing_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOISIN_KERNEL", "eager")
 
 
-def write(path: Path, text: Path, rest: str, epochs: int = 1, top: str = "") -> str:
-    path.write_text(FILE.format(text=text, rest=rest, epochs=epochs, top=top))
+def write(path: Path, text: Path, rest: str, epochs: int = 1) -> str:
+    path.write_text(FILE.format(text=text, rest=rest, epochs=epochs))
     return str(path)
 
 
@@ -114,18 +112,14 @@ def states(folder: Path) -> Counter[tuple[int, str]]:
 def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: Path) -> None:
     """SIGKILL in the middle of runs: they end in the bits of runs that nothing happened to."""
     lrs = [round(1 + k / 10, 1) for k in range(POINTS)]
-    path = write(tmp_path / "killed.toml", text, f"[grid]\ntrain.lr = {lrs}", epochs=12)
+    grid = f"[grid]\ntrain.lr = {lrs}\nthreads = [1]"
+    path = write(tmp_path / "killed.toml", text, grid, epochs=12)
     out, dice, killed, seen = tmp_path / "out", random.Random(0), set[int](), set[int]()
     with started(path, "--jobs", "2", "--out", str(out)) as process:
         while process.poll() is None:
             seen |= set(workers(process))
-            if KILLS:
-                time.sleep(KILLS)
-                victims = workers(process)
-            else:
-                time.sleep(0.05)
-                victims = at_work(out) if len(killed) < 2 else []
-            victims = sorted(set(victims) - killed)
+            time.sleep(KILLS or 0.05)
+            victims = sorted(set(at_work(out)) - killed) if KILLS or len(killed) < 2 else []
             if victims and kill(chosen := dice.choice(victims)):
                 killed.add(chosen)
         printed, said = process.communicate()
@@ -147,8 +141,11 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     print(f"{POINTS} points, {len(killed)} workers killed, {len(seen)} started")
 
 
-def test_ctrl_c_and_on(text: Path, tmp_path: Path, capsys: Any) -> None:
+def test_ctrl_c_and_on(
+    text: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It stops cleanly, the same command goes on, and once more there is nothing to do."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     rest = '[grid]\ntrain.lr = [1.0, 1e60, 2.0]\ntrain.clip = [0]\n"noise.std" = [0.1]'
     path = write(tmp_path / "stopped.toml", text, rest, epochs=12)
     out = tmp_path / "out"
@@ -168,6 +165,7 @@ def test_ctrl_c_and_on(text: Path, tmp_path: Path, capsys: Any) -> None:
     runs = collect(out)
     assert sorted((run.end, run.complete) for run in runs if run.end) == [("diverged", False)]
     assert [len(run.metrics) for run in runs if run.complete] == [12, 12]
+    assert {run.environment["threads"] for run in runs} == {2}, "all are for the one job"
     assert "1 diverged" in capsys.readouterr().out
     points = json.loads((out / "stopped" / "points.json").read_text())
     assert [(p["valid"] and p["valid"]["n"], p["diverged"]) for p in points] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,12 @@ def test_what_varies_cannot_be_set_for_all(flags: Any) -> None:
 def test_the_seed_cannot_be_set_where_there_are_seeds() -> None:
     with pytest.raises(InvalidValue, match="seeds are given, and so is seed"):
         sweep.read("manual-families", {"seed": "3"})
+
+
+def test_the_files_in_the_docs_are_right(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sweeps.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert [read(tmp_path, block).count for block in blocks] == [12, 2, 30]
 
 
 VALUES = [

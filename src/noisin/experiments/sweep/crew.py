@@ -111,6 +111,7 @@ class Crew:
                 self._listen()
                 if flag.signum is not None and not told:
                     told = True
+                    self.say("stopping: the runs at work are being saved.")
                     for member in self.members:
                         member.process.send_signal(flag.signum)
                 self._replace_the_dead(told)

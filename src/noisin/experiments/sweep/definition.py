@@ -26,6 +26,11 @@ class Run:
     name: str
     config: RunConfig
 
+    @cached_property
+    def digest(self) -> str:
+        """The hash of all its settings, by which it is known."""
+        return self.config.hash()
+
 
 @dataclass(frozen=True)
 class Task:

@@ -115,9 +115,8 @@ class Ledger:
             standing = Standing(
                 task,
                 tuple(
-                    outcome(folders.get(hash_[:DIGITS]), run.config, self.session, pruning)
+                    outcome(folders.get(run.digest[:DIGITS]), run.config, self.session, pruning)
                     for run in runs
-                    for hash_ in (run.config.hash(),)
                 ),
             )
         if standing.is_over:

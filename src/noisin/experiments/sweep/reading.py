@@ -192,7 +192,7 @@ def _check(sweep: Sweep) -> None:
     seen: dict[str, str] = {}
     for task in sweep.tasks:
         for run in task.runs:
-            other = seen.setdefault(run.config.hash(), run.name)
+            other = seen.setdefault(run.digest, run.name)
             if other is not run.name:
                 raise InvalidValue(f"two points are the same run: {other} and {run.name}.")
 

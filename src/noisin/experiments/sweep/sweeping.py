@@ -106,7 +106,7 @@ def _refuse_other_data(
             expected = corpora.get((run.config.data.name, run.config.data.folder))
             if end.state != "complete" or expected is None:
                 continue
-            record = RunRecord(folders[run.config.hash()[:DIGITS]])
+            record = RunRecord(folders[run.digest[:DIGITS]])
             if (found := record.identity["data"]) != expected:
                 raise InvalidValue(
                     f"sweep: {record.folder} has learnt another text: its sha256 is {found}, and "

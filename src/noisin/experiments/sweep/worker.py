@@ -172,11 +172,10 @@ class Worker:
 
     def _folder(self, run: Run) -> Path:
         """Where the run is, in whichever sweep of the folder, or where it is to be."""
-        digest = run.config.hash()
         with Turn(self.job.out):
-            folder = find(self.job.out, digest)
+            folder = find(self.job.out, run.digest)
             if folder is None:
-                folder = self.job.out / self.sweep.name / f"{run.name}-{digest[:DIGITS]}"
+                folder = self.job.out / self.sweep.name / f"{run.name}-{run.digest[:DIGITS]}"
                 folder.mkdir(parents=True)
             return folder
 
