@@ -119,7 +119,8 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
         while process.poll() is None:
             seen |= set(workers(process))
             time.sleep(KILLS or 0.05)
-            victims = sorted(set(at_work(out)) - killed) if KILLS or len(killed) < 2 else []
+            running = workers(process) if KILLS else at_work(out) if len(killed) < 2 else []
+            victims = sorted(set(running) - killed)
             if victims and kill(chosen := dice.choice(victims)):
                 killed.add(chosen)
         printed, said = process.communicate()
@@ -256,3 +257,17 @@ def test_other_data_are_refused(text: Path, tmp_path: Path, capsys: Any) -> None
     (copy / "train.txt").write_text((text / "train.txt").read_text() + "a new line\n")
     assert in_process("sweep", path, "--out", str(tmp_path / "out")) == 2
     assert f"{folder} has learnt another text" in capsys.readouterr().err
+
+
+def test_workers_that_cannot_work(
+    text: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no accident if all of them die: one message, and where to look."""
+    path = write(tmp_path / "mine.toml", text, "[grid]\ntrain.lr = [1.0]")
+    out = tmp_path / "out"
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert in_process("sweep", path, "--out", str(out)) == 2
+    said = capsys.readouterr().err
+    assert "workers die again and again" in said
+    assert f"What they said is in {out / 'mine' / 'workers.log'}." in said
+    assert said.count("a worker died (exit code 1)") == 5

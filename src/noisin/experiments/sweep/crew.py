@@ -26,7 +26,9 @@ Show = Callable[[list[Standing], list[Answer]], None]
 
 LOOK = 0.2  # seconds between two looks at the workers
 SURVEY = 1.0  # and at the folders
-DEATHS = 20  # in a row, without an epoch coming to its end anywhere: then it is no accident
+# Deaths in a row, without an epoch coming to its end anywhere, until it is no accident: by signals
+# that may come from outside, or by errors of the workers' own, each of which counts for ten.
+DEATHS, OWN_FAULT = 50, 10
 
 
 class Member:
@@ -159,19 +161,22 @@ class Crew:
                 continue
             self.members.remove(member)
             member.bury()
-            if code != 0 and not told:
-                self._mourn(member, code)
+            if code == 0 or told:
+                continue
+            self._mourn(member, code)
+            self.standings = self.ledger.survey()
+            if not all(standing.is_over for standing in self.standings):
                 self._start()
 
     def _mourn(self, member: Member, code: int) -> None:
         """What it was at is left to the others."""
-        self.deaths += 1
+        self.deaths += 1 if code < 0 else OWN_FAULT
         if self.deaths > DEATHS:
             raise Unsupported(
-                f"sweep: workers have died {self.deaths} times without an epoch coming to its end, "
-                f"the last with exit code {code}. What they said is in {self.log}."
+                f"sweep: workers die again and again without an epoch coming to its end, the last "
+                f"with exit code {code}. What they said is in {self.log}."
             )
         at = f" at {member.status['run']}" if member.status else ""
-        self.say(f"a worker died{at} (exit code {code}); another takes its place.")
+        self.say(f"a worker died{at} (exit code {code}); the rest goes on.")
         with Turn(self.job.out):
             self.ledger.recover()
