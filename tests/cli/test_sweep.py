@@ -119,8 +119,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
         while process.poll() is None:
             seen |= set(workers(process))
             time.sleep(KILLS or 0.05)
-            running = workers(process) if KILLS else at_work(out) if len(killed) < 2 else []
-            victims = sorted(set(running) - killed)
+            victims = sorted(set(at_work(out)) - killed) if KILLS or len(killed) < 2 else []
             if victims and kill(chosen := dice.choice(victims)):
                 killed.add(chosen)
         printed, said = process.communicate()

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -332,6 +333,43 @@ def test_settings_that_cannot_be_are_a_failure_of_their_own(text: Path, tmp_path
     failed = [s for s in toy.ledger(sweep, tmp_path).survey() if s.task is None]
     assert all("keep probability" in s.outcomes[0].message for s in failed)
     assert toy.work(sweep, tmp_path) == []
+
+
+def test_more_trials_go_on_with_the_search(text: Path, tmp_path: Path) -> None:
+    short, longer = search(text, 1, "tpe"), search(text, 2, "tpe")
+    assert len(toy.work(short, tmp_path).trained) == 1
+    assert len(toy.work(longer, tmp_path).trained) == 1
+    assert toy.states(longer, tmp_path) == ["complete"] * 2
+    assert toy.work(short, tmp_path) == []
+
+
+def test_a_search_waits_for_a_seed_that_another_process_is_at(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks again now and then, and does not spin."""
+    monkeypatch.setattr(worker, "ASIDE", 0.2)
+    monkeypatch.setattr(worker, "PAUSE", 0.05)
+    sweep = search(text, 1, seeds=[1, 2])
+    first = search(text, 1, seeds=[2])
+    toy.work(first, tmp_path / "copy")  # to know what will be drawn
+    run = toy.ledger(first, tmp_path / "copy").survey()[0].runs[0][0]
+    busy = tmp_path / "out" / "found" / f"{run.name}-{run.digest[:12]}"
+    busy.mkdir(parents=True)
+    at_work = locked(busy)
+    at_work.__enter__()
+    told, timer = toy.Told(), threading.Timer(1.0, at_work.__exit__, (None, None, None))
+
+    def tell(message: dict[str, Any]) -> None:
+        told.append(message)
+        if message == {"over": run.name} and timer.ident is None:
+            timer.start()  # the first seed is done, and the second was found to be taken
+
+    Worker(toy.job(sweep, tmp_path / "out"), Flag(), tell).work()
+    timer.join()
+    assert told.trained == [run.name.replace("seed-2", "seed-1"), run.name]
+    counted = [state for _, state in toy.trials(sweep, tmp_path / "out")]
+    assert counted[-1] == "COMPLETE"
+    assert 1 <= counted.count("FAIL") <= 8
 
 
 # Pruning

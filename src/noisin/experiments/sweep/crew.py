@@ -46,7 +46,7 @@ class Member:
         threads = str(job.threads)
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "noisin.experiments.sweep.worker"],
+                [sys.executable, "-m", "noisin.experiments.sweep.process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,

@@ -68,8 +68,9 @@ class Sweep(Section):
 
     @property
     def digest(self) -> str:
-        """The hash of all of it: another one is another sweep."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """The hash of all of it: another one is another sweep. More trials are the same search."""
+        content = self.model_dump_json(exclude={"search": {"trials"}})
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def count(self) -> int:

@@ -1,25 +1,13 @@
-"""A process that does the tasks of a sweep, one after another.
-
-It is told what to do by one line of JSON on standard input, which then stays open as long as the
-one who started it lives: when it closes, the worker saves and stops. It answers with lines of JSON
-on standard output; whatever else is printed goes to standard error, which is a log.
-"""
+"""A worker: it does the tasks of a sweep, one after another, as do others at the same time."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import sys
-import threading
 import time
 import traceback
-from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NoReturn
+from typing import Any
 
 import optuna
 
@@ -30,12 +18,12 @@ from noisin.experiments.sweep import ledger
 from noisin.experiments.sweep.definition import Run, Sweep, Task
 from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
 from noisin.experiments.sweep.outcome import DIGITS, find, forget, note, outcome
+from noisin.experiments.sweep.reports import Reports, Tell
 from noisin.experiments.sweep.turn import Turn
 from noisin.training.lock import Busy
-from noisin.training.progress import Status
 from noisin.training.record import RunRecord
 from noisin.training.section import Section
-from noisin.training.signals import Flag, Interrupted, caught
+from noisin.training.signals import Flag, Interrupted
 
 PAUSE = 0.5  # seconds between two looks for work, while others do what is left
 ASIDE = 30.0  # seconds to leave a task alone that a process of another sweep is at
@@ -64,7 +52,7 @@ class Worker:
         tell: takes what there is to tell, as a dict.
     """
 
-    def __init__(self, job: Job, flag: Flag, tell: Any) -> None:
+    def __init__(self, job: Job, flag: Flag, tell: Tell) -> None:
         self.job, self.sweep, self.flag, self.tell = job, job.sweep, flag, tell
         self.ledger = Ledger(job.sweep, job.out, job.storage, job.session)
         self.aside: dict[int, float] = {}
@@ -135,9 +123,8 @@ class Worker:
         if end.state == "open":
             self.stop_if_told()
             forget(folder)
-            reports = Reports(run, RunRecord(folder), trial if first else None, self)
             try:
-                self._fit(run, folder, reports)
+                self._fit(run, folder, trial, first)
             finally:
                 self.tell({"over": run.name})
             end = outcome(folder, config, session, pruning=True)
@@ -147,7 +134,7 @@ class Worker:
             raise optuna.TrialPruned(end.message)
         raise Skip
 
-    def _fit(self, run: Run, folder: Path, reports: Reports) -> None:
+    def _fit(self, run: Run, folder: Path, trial: optuna.Trial, first: bool) -> None:
         """Train, and write down how it ended if it did not by itself."""
         from noisin.training import Trainer
         from noisin.training.watch import Diverged
@@ -156,6 +143,8 @@ class Worker:
             note(folder, state, run.config, str(message), self.job.session)
 
         try:
+            judged = trial if first and self.sweep.pruning is not None else None
+            reports = Reports(run, RunRecord(folder), judged, self.tell, self.stop_if_told)
             text = _corpus(run.config.data.name, run.config.data.folder)
             Trainer(run.config, folder, reports).fit(text)
         except Diverged as error:
@@ -163,7 +152,7 @@ class Worker:
         except optuna.TrialPruned as error:
             ended("pruned", error)
         except Busy:
-            self.aside[reports.task] = time.monotonic() + ASIDE
+            self.aside[trial.user_attrs[TASK]] = time.monotonic() + ASIDE
             raise Skip from None
         except Exception as error:  # whatever it is, the others can be done
             if not isinstance(error, NoisinError):
@@ -185,101 +174,6 @@ class Worker:
             raise Interrupted(self.flag.signum, "stopped.")
 
 
-class Reports:
-    """Whom the trainer tells of its progress: the study, to prune, and whoever started us."""
-
-    def __init__(
-        self, run: Run, record: RunRecord, trial: optuna.Trial | None, worker: Worker
-    ) -> None:
-        self.run, self.record, self.trial, self.worker = run, record, trial, worker
-        self.task: int = trial.user_attrs[TASK] if trial is not None else -1
-
-    def begin(self, _: str) -> None:
-        """A run starts or goes on: the study hears of the epochs that it has not heard of."""
-        self.worker.tell({"run": self.run.name, "epochs": self.run.config.train.epochs})
-        for metrics in self.record.metrics:
-            self._report(metrics)
-
-    def status(self, status: Status) -> None:
-        """It is so far now."""
-        self.worker.stop_if_told()
-        self.worker.tell(
-            {"run": self.run.name, "epoch": status.epoch, "epochs": status.epochs}
-            | {"done": status.done, "perplexity": status.perplexity}
-            | {"left": None if status.seconds_left == float("inf") else status.seconds_left}
-        )
-
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
-        """An epoch is over: go on, or end here."""
-        self.worker.tell({"run": self.run.name, "finished": metrics["epoch"]})
-        self.worker.stop_if_told()
-        self._report(metrics)
-        if self.trial is None or self.worker.sweep.pruning is None:
-            return
-        last = metrics["epoch"] >= self.run.config.train.epochs
-        if not last and self.trial.should_prune():
-            raise optuna.TrialPruned(f"others were better after {metrics['epoch']} epochs.")
-
-    def note(self, message: str) -> None:
-        """Something that the user should know."""
-        self.worker.tell({"note": f"{self.run.name}: {message}"})
-
-    def end(self) -> None:
-        """Nothing: the worker tells."""
-
-    def _report(self, metrics: Mapping[str, Any]) -> None:
-        if self.trial is None or self.worker.sweep.pruning is None:
-            return
-        averaged = self.run.config.train.averaging == "nt" and metrics["valid_averaged"]
-        value = averaged or metrics["valid"]
-        known = self.trial.study.get_trials(deepcopy=False)[self.trial.number].intermediate_values
-        if metrics["epoch"] in known:
-            return
-        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # as in _take
-            self.trial.report(float("inf") if value is None else value, metrics["epoch"])
-
-
 @cache
 def _corpus(name: str, folder: str | None) -> Corpus:
     return data.load(name, folder)
-
-
-def _stop_with_parent() -> None:
-    """Stop when standard input closes: whoever started us has died."""
-    while os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def main() -> NoReturn:
-    """Do what standard input says."""
-    answers = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
-
-    def tell(message: Mapping[str, Any]) -> None:
-        with suppress(OSError):  # nobody listens any more, and we shall soon hear of it
-            os.write(answers, (json.dumps(message) + "\n").encode())
-
-    with caught() as flag:
-        line = b""
-        while not line.endswith(b"\n"):
-            line += os.read(0, 1 << 20) or b"\n"
-        threading.Thread(target=_stop_with_parent, daemon=True).start()
-        try:
-            import torch
-
-            job = Job(**json.loads(line))
-            torch.set_num_threads(job.threads)
-            Worker(job, flag, tell).work()
-        except NoisinError as error:
-            tell({"error": str(error)})
-            sys.exit(2)
-        except Interrupted as error:
-            sys.exit(error.exit_code)
-        except KeyboardInterrupt:
-            sys.exit(130)
-    sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()
