@@ -34,6 +34,7 @@ WITHOUT_TORCH = [
     *("noisin", "noisin.errors", "noisin.parameters", "noisin.data", "noisin.cli"),
     *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
     *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
+    *("noisin.experiments.sweep", "noisin.experiments.sweep.sweeping"),
     *("noisin.experiments.collection", "noisin.experiments.figure1", "noisin.experiments.report"),
 ]
 
@@ -196,6 +197,8 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
         "    assert (here / name).exists(), name\n"
         "from noisin.experiments import presets\n"
         "assert 'ptb-medium-gaussian' in presets.names()\n"
+        "from noisin.experiments import sweep\n"
+        "assert 'manual-families' in sweep.names()\n"
         "print(noisin.__file__)"
     )
     run = subprocess.run(

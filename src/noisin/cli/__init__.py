@@ -31,8 +31,8 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
-_COMMANDS = ("train", "evaluate", "generate", "table", "figure", "report", "data", "verify")
-for _order, _command in enumerate(_COMMANDS):
+_RUNS, _RESULTS = ("train", "evaluate", "generate", "sweep"), ("table", "figure", "report")
+for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "verify")):
     app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
 
 

@@ -14,6 +14,10 @@ from noisin.training.files import writing
 NAME = ".lock"
 
 
+class Busy(Unsupported):
+    """Another process holds the lock of a run folder."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run folder, or refuse. The system lets go of it when a process dies."""
@@ -33,7 +37,7 @@ def locked(folder: Path) -> Iterator[None]:
                 ) from error
             file.seek(0)
             holder = file.read(20).strip() or "unknown"
-            raise Unsupported(
+            raise Busy(
                 f"training: another process (number {holder}) is at work in {folder}. Wait until "
                 f"it ends, or choose another folder."
             ) from None

@@ -1,0 +1,231 @@
+"""The ledger of a sweep: an Optuna study as the queue, and the run folders as the truth.
+
+Every task is enqueued as a trial, once. To take one is to hold the :class:`Turn` of the folder, so
+no two processes take the same, and a trial that runs without a worker's name is one whose worker
+died in taking it. What is over is told by the folders: the study may be lost, or behind.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import optuna
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from noisin.errors import Unavailable
+from noisin.experiments.sweep.definition import Sweep, Task
+from noisin.experiments.sweep.halving import Halving
+from noisin.experiments.sweep.outcome import DIGITS, Outcome, all_folders, outcome
+from noisin.experiments.sweep.space import Distribution, Search, is_whole
+from noisin.experiments.sweep.standing import Standing
+
+HEARTBEAT, GRACE = 10, 60  # seconds: for workers on other machines, whose processes we cannot see
+TASK, WORKER, REFUSED = "task", "worker", "refused"  # what a trial is labelled with
+
+
+class Ledger:
+    """What is to be done, what others do, and what is over.
+
+    Args:
+        sweep: what to do.
+        out: the folder of all sweeps.
+        storage: the address of the study's database.
+        session: the command at work.
+    """
+
+    def __init__(self, sweep: Sweep, out: Path, storage: str, session: str) -> None:
+        self.sweep, self.out, self.session = sweep, out, session
+        self.study = _open(sweep, storage)
+        self._over: dict[int, Standing] = {}
+
+    def survey(self) -> list[Standing]:
+        """How all tasks stand."""
+        folders = all_folders(self.out)
+        trials = self._trials() if self.sweep.search is not None else {}
+        return [self._standing(n, trials.get(n, ()), folders) for n in range(self.sweep.count)]
+
+    def next(self) -> FrozenTrial | None:
+        """The trial that whoever has the turn gets from Optuna next, if any is left."""
+        waiting = self._waiting()
+        if not waiting:
+            self.recover()
+            waiting = self._waiting()
+        return waiting[0] if waiting else None
+
+    def recover(self) -> None:
+        """Enqueue what nobody does and nobody has done. Who calls it has the turn."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what Optuna calls experimental
+            optuna.storages.fail_stale_trials(self.study)  # else only when a trial begins
+        folders, trials = all_folders(self.out), self._trials()
+        for number in range(self.sweep.count):
+            mine = trials.get(number, [])
+            standing = self._standing(number, mine, folders)
+            states = {trial.state for trial in mine}
+            if standing.is_over:
+                if not states & {TrialState.COMPLETE, TrialState.PRUNED}:
+                    self._enter(number, mine, standing)
+            elif TrialState.WAITING not in states and self._is_left_alone(mine):
+                self.study.add_trial(_again(number, mine, TrialState.WAITING))
+
+    def refuse(self, trial: optuna.Trial, message: str) -> None:
+        """Note that the settings which a search has chosen cannot be."""
+        trial.set_user_attr(REFUSED, message)
+
+    def _enter(self, number: int, trials: Sequence[FrozenTrial], standing: Standing) -> None:
+        """Tell the study of what the folders know, so that a search can learn from it."""
+        if any(end.state == "failed" for end in standing.outcomes):
+            return
+        complete = all(end.state == "complete" for end in standing.outcomes)
+        state = TrialState.COMPLETE if complete else TrialState.PRUNED
+        value = fmean(end.value for end in standing.outcomes) if complete else None
+        self.study.add_trial(_again(number, trials, state, value))
+
+    def _is_left_alone(self, trials: Iterable[FrozenTrial]) -> bool:
+        """Whether no worker is at it. Those of workers that died are put away."""
+        running = [trial for trial in trials if trial.state is TrialState.RUNNING]
+        if any(_is_alive(trial) for trial in running):
+            return False
+        for trial in running:
+            self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        return True
+
+    def _standing(
+        self, number: int, trials: Sequence[FrozenTrial], folders: Mapping[str, Path]
+    ) -> Standing:
+        if number in self._over:
+            return self._over[number]
+        refused = [trial.user_attrs[REFUSED] for trial in trials if REFUSED in trial.user_attrs]
+        if refused:
+            standing = Standing(None, (Outcome("failed", message=refused[-1]),))
+        else:
+            task = self._task(number, trials)
+            runs = () if task is None else task.runs
+            pruning = self.sweep.pruning is not None
+            standing = Standing(
+                task,
+                tuple(
+                    outcome(folders.get(run.digest[:DIGITS]), run.config, self.session, pruning)
+                    for run in runs
+                ),
+            )
+        if standing.is_over:
+            self._over[number] = standing
+        return standing
+
+    def _task(self, number: int, trials: Sequence[FrozenTrial]) -> Task | None:
+        if self.sweep.search is None:
+            return self.sweep.tasks[number]
+        space = set(self.sweep.search.space)
+        chosen = [trial.params for trial in trials if set(trial.params) == space]
+        return self.sweep.searched(chosen[-1]) if chosen else None
+
+    def _trials(self) -> dict[int, list[FrozenTrial]]:
+        """The trials of each task, in the order of their numbers."""
+        found: dict[int, list[FrozenTrial]] = defaultdict(list)
+        for trial in self.study.get_trials(deepcopy=False):
+            if TASK in trial.user_attrs:
+                found[trial.user_attrs[TASK]].append(trial)
+        return found
+
+    def _waiting(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+
+
+def suggest(trial: optuna.Trial, search: Search) -> dict[str, Any]:
+    """The values that the sampler chooses for a trial; of a retried one, those it had."""
+    return {name: _suggest(trial, name, given) for name, given in search.space.items()}
+
+
+def _suggest(trial: optuna.Trial, name: str, given: Distribution) -> Any:
+    if given.choices is not None:
+        return trial.suggest_categorical(name, given.choices)
+    assert given.low is not None
+    assert given.high is not None
+    if is_whole(name):
+        low, high, step = int(given.low), int(given.high), int(given.step or 1)
+        return trial.suggest_int(name, low, high, log=given.log, step=step)
+    return trial.suggest_float(name, given.low, given.high, log=given.log, step=given.step)
+
+
+def sampler(search: Search | None, number: int) -> BaseSampler:
+    """For one trial. Its seed is the trial's own, whichever process draws."""
+    if search is None:
+        return RandomSampler(seed=0)
+    seed = (search.seed * 1_000_003 + number) % 2**32
+    if search.sampler == "random":
+        return RandomSampler(seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Optuna calls experimental
+        return TPESampler(seed=seed, constant_liar=True)  # what others try now is not tried twice
+
+
+def here() -> list[Any]:
+    """This process, as a trial is labelled with it."""
+    return [socket.gethostname(), os.getpid()]
+
+
+def _is_alive(trial: FrozenTrial) -> bool:
+    """Whether its worker is, as far as can be seen from here."""
+    host, pid = trial.user_attrs.get(WORKER, (None, None))
+    if host != socket.gethostname():
+        return host is not None  # the heartbeat will tell
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _again(
+    number: int, trials: Sequence[FrozenTrial], state: TrialState, value: float | None = None
+) -> FrozenTrial:
+    """The newest trial of a task once more, with what it has chosen and reported."""
+    newest = trials[-1] if trials else None
+    return optuna.create_trial(
+        state=state,
+        value=value,
+        params=newest.params if newest else None,
+        distributions=newest.distributions if newest else None,
+        intermediate_values=newest.intermediate_values if newest else None,
+        user_attrs={TASK: number},
+    )
+
+
+def _open(sweep: Sweep, storage: str) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    waiting = {"connect_args": {"timeout": 60}} if storage.startswith("sqlite") else {}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what Optuna calls experimental
+            database = RDBStorage(
+                storage, waiting, heartbeat_interval=HEARTBEAT, grace_period=GRACE
+            )
+            return optuna.create_study(
+                storage=database,
+                study_name=f"{sweep.name}-{sweep.digest[:8]}",
+                direction="minimize",
+                sampler=sampler(sweep.search, 0),
+                pruner=Halving(sweep.pruning) if sweep.pruning else optuna.pruners.NopPruner(),
+                load_if_exists=True,
+            )
+    except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Unavailable(f"sweep: the database {_shown(storage)} cannot be used: {what}") from None
+
+
+def _shown(storage: str) -> str:
+    """The address of a database, without the password."""
+    return re.sub(r"(?<=:)[^:/@]*(?=@)", "***", storage)

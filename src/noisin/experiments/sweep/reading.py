@@ -1,0 +1,203 @@
+"""A sweep: which runs to make. Settings as in a preset, and what to vary.
+
+``[grid]`` has lists by dotted name and means every combination; ``base`` may be one of them.
+``[[points]]`` are tables of settings, each a point of its own, with a ``base`` of its own if it
+likes; with both, every point is combined with every value. ``[search]`` has ranges, from which
+``trials`` points are drawn as the sweep goes on. Each point is run with every seed of ``seeds``.
+``[pruning]`` ends early what others are better than.
+
+>>> sweep = read("manual-families")
+>>> len(sweep.points), len(sweep.tasks)
+(16, 48)
+>>> sweep.tasks[0].runs[0].name
+'gaussian-std-0.5-seed-1111'
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from noisin.errors import InvalidValue, Unavailable
+from noisin.experiments import presets
+from noisin.experiments.sweep.definition import LONGEST, Point, Sweep, describe
+from noisin.experiments.sweep.space import MOST, Search, flat, nest, product
+
+FOLDER = Path(__file__).parents[1] / "sweeps"
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
+
+
+def names() -> list[str]:
+    """The sweeps that are shipped."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def read(name: str, flags: Mapping[str, Any] | None = None) -> Sweep:
+    """A sweep by its name or as a TOML file, with ``flags`` over the settings that do not vary."""
+    if name in names():
+        path = FOLDER / f"{name}.toml"
+    elif name.endswith(".toml") or Path(name).exists():
+        path = Path(name)
+    else:
+        close = get_close_matches(name, names(), n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names())}."
+        raise InvalidValue(f"There is no sweep or TOML file {name!r:.60}. {hint}")
+    content = _parse(path)
+    try:
+        sweep = _sweep(path, content, flags or {})
+        _check(sweep)
+    except InvalidValue as error:
+        message = str(error)
+        where = "" if message.startswith(f"{path}: ") else f"{path}: "
+        raise InvalidValue(f"{where}{message}") from None
+    return sweep
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(f"{path}: is not TOML: {error}.") from None
+
+
+def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Sweep:
+    base = content.pop("base", None)
+    grid, points = content.pop("grid", None), content.pop("points", None)
+    search, pruning = content.pop("search", None), content.pop("pruning", None)
+    seeds = content.pop("seeds", [])
+    if (search is None) == (grid is None and points is None):
+        raise InvalidValue("a sweep has [grid], [[points]] or both, or else [search].")
+    if not isinstance(seeds, list):
+        raise InvalidValue(f"seeds must be a list of whole numbers, got {seeds!r:.60}.")
+    above = presets.merge(content, flags)
+    lists, tables = _lists(grid), _tables(points)
+    space = _search(search)
+    varied = [*lists, *(space["space"] if space else ()), *(n for t in tables for n in flat(t))]
+    _refuse_twice(varied, flags)
+    if seeds and ("seed" in above or "seed" in varied):
+        raise InvalidValue("seeds are given, and so is seed. Leave one of them out.")
+    values: dict[str, Any] = {
+        "name": _named(path.stem),
+        "seeds": seeds,
+        "points": tuple(_points(base, above, tables, lists)) if space is None else (),
+        "settings": presets.merge(_base(base), above) if space is not None else {},
+        "search": space,
+        "pruning": pruning,
+    }
+    return Sweep(**values)
+
+
+def _points(
+    base: Any, above: Mapping[str, Any], tables: Sequence[Any], lists: Mapping[str, list[Any]]
+) -> Iterator[Point]:
+    """Every table with every combination of the lists."""
+    many = max(1, len(tables)) * math.prod(len(values) for values in lists.values())
+    if many > MOST:
+        raise InvalidValue(f"a sweep has {MOST} points at most, got {many}.")
+    for table, values in itertools.product(tables or [{}], product(lists)):
+        own = flat(table)
+        if "base" in own and "base" in values:
+            raise InvalidValue("[grid] has a list of bases, and a point has a base of its own.")
+        own |= values
+        name, its_base = own.pop("name", None), own.pop("base", base)
+        if name is not None and not (isinstance(name, str) and re.fullmatch(NAME, name)):
+            raise InvalidValue(
+                f"a point is named by letters, digits, '.', '-' and '_', for it becomes a folder; "
+                f"got {name!r:.60}."
+            )
+        settings = presets.merge(presets.merge(_base(its_base), above), nest(own))
+        if name is not None:
+            words = [name, describe({key: own[key] for key in values if key != "base"})]
+        else:
+            words = ["" if its_base == base else its_base, describe(own)]
+        called = "-".join(word for word in words if word)[:LONGEST].rstrip("-.")
+        yield Point(name=called or its_base or "defaults", settings=settings)
+
+
+def _base(name: Any) -> Mapping[str, Any]:
+    """The settings of a preset."""
+    if name is None:
+        return {}
+    if name not in presets.names():
+        raise InvalidValue(
+            f"base must be a preset, got {name!r:.60}. There are: {presets.known()}."
+        )
+    preset = presets.read(name)
+    if preset.variants:
+        raise InvalidValue(f"base must be one run, and {name} is several.")
+    return preset.settings
+
+
+def _lists(grid: Any) -> dict[str, list[Any]]:
+    if grid is not None and not isinstance(grid, dict):
+        raise InvalidValue(f"[grid] must hold lists by name, got {grid!r:.60}.")
+    lists = flat(grid or {})
+    for name, values in lists.items():
+        if not isinstance(values, list) or not values:
+            raise InvalidValue(f"[grid]: {name} must be a list of values, got {values!r:.60}.")
+    return lists
+
+
+def _tables(points: Any) -> list[dict[str, Any]]:
+    if points is None:
+        return []
+    if not isinstance(points, list) or not points or not all(isinstance(p, dict) for p in points):
+        raise InvalidValue(f"[[points]] must be tables of settings, got {points!r:.60}.")
+    return points
+
+
+def _search(search: Any) -> dict[str, Any] | None:
+    if search is None:
+        return None
+    if not isinstance(search, dict):
+        raise InvalidValue(f"[search] must hold ranges by name, got {search!r:.60}.")
+    own = {name: search[name] for name in Search.model_fields if name in search and name != "space"}
+    space = flat({name: value for name, value in search.items() if name not in own})
+    for name, distribution in space.items():
+        if not isinstance(distribution, Mapping):
+            raise InvalidValue(
+                f"[search]: {name} must be a range such as {{low = 0.1, high = 2.0}} or "
+                f"{{choices = [1, 2]}}, got {distribution!r:.60}."
+            )
+    return {**own, "space": space}
+
+
+def _refuse_twice(varied: Sequence[str], flags: Mapping[str, Any]) -> None:
+    """A setting that the sweep varies cannot be set for all."""
+
+    def alike(name: str) -> str:
+        return "noise.std" if name == "noise.gamma" else name  # one stands for the other
+
+    both = {alike(name) for name in varied} & {alike(name) for name in flat(flags)}
+    if both:
+        raise InvalidValue(f"{min(both)} is what its points differ in, and cannot be set for all.")
+
+
+def _check(sweep: Sweep) -> None:
+    """See that every run can be, and that none is there twice."""
+    if sweep.search is not None:
+        for values in sweep.search.examples():
+            sweep.searched(values)
+        return
+    if len(sweep.points) * max(1, len(sweep.seeds)) > MOST:
+        raise InvalidValue(f"a sweep has {MOST} runs at most: points times seeds.")
+    seen: dict[str, str] = {}
+    for task in sweep.tasks:
+        for run in task.runs:
+            other = seen.setdefault(run.digest, run.name)
+            if other is not run.name:
+                raise InvalidValue(f"two points are the same run: {other} and {run.name}.")
+
+
+def _named(stem: str) -> str:
+    """The name of a file as that of a folder."""
+    text = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:60]
+    return text or "sweep"

@@ -1,0 +1,144 @@
+"""What a search may choose from: for each setting a range or a list. Nothing here needs Optuna."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, Field, model_validator
+
+from noisin.errors import InvalidValue
+from noisin.training.config import RunConfig
+from noisin.training.section import InvalidConfig, Number, Section, Whole
+
+MOST = 10_000  # runs of a sweep, and trials of a search
+
+
+class Distribution(Section):
+    """The values of one setting: from ``low`` to ``high``, or one of ``choices``."""
+
+    low: Number | None = None
+    high: Number | None = None
+    log: bool = False
+    step: Annotated[Number, Field(gt=0)] | None = None
+    choices: tuple[bool | int | float | str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        found = self._problem()
+        if found:
+            raise InvalidConfig([("", found)])
+        return self
+
+    def _problem(self) -> str:
+        if self.choices is not None:
+            others = self.model_fields_set - {"choices"}
+            if others:
+                return f"choices stand alone, and {min(others)} was given as well."
+            return "" if self.choices else "choices must hold a value at least."
+        if self.low is None or self.high is None:
+            return "expected low and high, or choices."
+        if self.low >= self.high:
+            return f"low must be less than high, got {self.low:g} and {self.high:g}."
+        if self.log and self.low <= 0:
+            return f"low must be more than 0 with log = true, got {self.low:g}."
+        return "log and step do not go together." if self.log and self.step is not None else ""
+
+    @property
+    def examples(self) -> tuple[Any, ...]:
+        """The values at the ends, or all."""
+        return self.choices if self.choices is not None else (self.low, self.high)
+
+
+class Search(Section):
+    """A search: what to choose from, how, and how often."""
+
+    trials: Annotated[Whole, Field(ge=1, le=MOST)]
+    sampler: Literal["tpe", "random"] = "tpe"
+    seed: Annotated[Whole, Field(ge=0, le=2**32 - 1)] = 0
+    space: dict[str, Distribution] = Field(min_length=1)
+
+    def examples(self) -> Iterator[dict[str, Any]]:
+        """Values of all settings, such that each end and each choice occurs."""
+        first = {name: _fit(name, d.examples[0]) for name, d in self.space.items()}
+        for name, distribution in self.space.items():
+            for value in distribution.examples:
+                yield first | {name: _fit(name, value)}
+
+
+def is_whole(name: str) -> bool:
+    """Whether the setting of this dotted name takes whole numbers.
+
+    >>> is_whole("train.bptt"), is_whole("train.tokens"), is_whole("train.lr")
+    (True, True, False)
+    """
+    section: Any = RunConfig
+    *above, last = name.split(".")
+    for part in above:
+        kinds = _kinds(_annotation(section, part))
+        inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
+        if not inner:
+            return False
+        section = inner[0]
+    return int in _kinds(_annotation(section, last))
+
+
+def _annotation(section: Any, name: str) -> Any:
+    field = section.model_fields.get(name)
+    return None if field is None else field.annotation
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """The types that an annotation is made of."""
+    if get_args(annotation) and not isinstance(annotation, type):
+        return [kind for part in get_args(annotation) for kind in _kinds(part)]
+    return [annotation]
+
+
+def _fit(name: str, value: Any) -> Any:
+    """A range is written in numbers; of a whole setting they must be whole."""
+    if isinstance(value, float) and is_whole(name) and value.is_integer():
+        return int(value)
+    return value
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted name; a table that describes a distribution is a value.
+
+    >>> flat({"noise": {"std": [0.5, 1.0], "mode": ["additive"]}, "train.lr": [20]})
+    {'noise.std': [0.5, 1.0], 'noise.mode': ['additive'], 'train.lr': [20]}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and not set(value) & set(Distribution.model_fields):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted name, as a file has them in sections.
+
+    >>> nest({"noise.std": 0.5, "noise.mode": "additive", "seed": 3})
+    {'noise': {'std': 0.5, 'mode': 'additive'}, 'seed': 3}
+    """
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        *sections, last = name.split(".")
+        section = nested
+        for part in sections:
+            section = section.setdefault(part, {})
+            if not isinstance(section, dict):
+                raise InvalidValue(f"{name} is within {part}, which has a value itself.")
+        if last in section:
+            raise InvalidValue(f"{name} has a value and settings within it.")
+        section[last] = value
+    return nested
+
+
+def product(lists: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    """Every combination of one value of each list; of no lists, the empty one."""
+    for values in itertools.product(*lists.values()):
+        yield dict(zip(lists, values, strict=True))

@@ -1,0 +1,133 @@
+"""How a sweep stands: what is over, what is left, and its points beside each other."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from noisin.experiments.seeds import Mean
+from noisin.experiments.sweep.definition import Run, Task
+from noisin.experiments.sweep.outcome import Outcome
+from noisin.training.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a task stands. A search that has not chosen its settings yet has no task for it."""
+
+    task: Task | None
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def runs(self) -> list[tuple[Run, Outcome]]:
+        """Its runs, each with how it stands."""
+        return list(zip(self.task.runs, self.outcomes, strict=True)) if self.task else []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to do."""
+        states = [outcome.state for outcome in self.outcomes]
+        return bool(states) and (
+            any(state in ("diverged", "pruned", "failed") for state in states)
+            or all(state == "complete" for state in states)
+        )
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """A point at the best epochs of its seeds.
+
+    Attributes:
+        point: its name.
+        valid, test: perplexities of the runs that are complete; None if none is.
+        unfinished: how many had their best epoch last, so that more epochs could be better.
+        diverged, pruned, failed: how many ended so.
+    """
+
+    point: str
+    valid: Mean | None
+    test: Mean | None
+    unfinished: int
+    diverged: int
+    pruned: int
+    failed: int
+
+
+def point_rows(standings: Iterable[Standing]) -> list[PointRow]:
+    """One row for each point that has come to an end of some kind, the best first."""
+    by_point: dict[str, list[Outcome]] = {}
+    for standing in standings:
+        name = standing.task.point if standing.task else "(refused)"
+        ends = [end for end in standing.outcomes if end.state != "open"]
+        if ends:
+            by_point.setdefault(name, []).extend(ends)
+    rows = [_row(name, ends) for name, ends in by_point.items()]
+    return sorted(rows, key=lambda row: math.inf if row.valid is None else row.valid.mean)
+
+
+def _row(name: str, ends: Sequence[Outcome]) -> PointRow:
+    complete = [end.row for end in ends if end.row is not None]
+    states = Counter(end.state for end in ends)
+    return PointRow(
+        point=name,
+        valid=_mean([row.valid for row in complete]),
+        test=_mean([row.test for row in complete]),
+        unfinished=sum(row.best_epoch == row.epochs for row in complete),
+        diverged=states["diverged"],
+        pruned=states["pruned"],
+        failed=states["failed"],
+    )
+
+
+def _mean(values: Sequence[float | None]) -> Mean | None:
+    return Mean.of([math.inf if v is None else v for v in values]) if values else None
+
+
+def write_rows(rows: Sequence[PointRow], path: Path) -> None:
+    """Keep the rows beside the runs, as JSON, where null stands for infinity."""
+    content = [asdict(row) for row in rows]
+    for row in content:
+        for mean in filter(None, (row["valid"], row["test"])):
+            mean["mean"] = mean["mean"] if math.isfinite(mean["mean"]) else None
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+class Progress:
+    """How much of a sweep is done, and how long the rest takes at the speed of this session.
+
+    Args:
+        runs: how many there are in all.
+        runs_per_task: of a task that is over, all count as done.
+    """
+
+    def __init__(self, runs: int, runs_per_task: int) -> None:
+        self.runs, self.runs_per_task = runs, runs_per_task
+        self._began = time.monotonic()
+        self._before: float | None = None
+
+    def done(self, standings: Iterable[Standing], statuses: Iterable[Mapping[str, Any]]) -> float:
+        """In runs, with the parts of those at work."""
+        return self.over(standings) + sum(float(status.get("done", 0.0)) for status in statuses)
+
+    def over(self, standings: Iterable[Standing]) -> int:
+        """The runs that are over, or not to be made."""
+        return sum(
+            self.runs_per_task
+            if standing.is_over
+            else sum(end.state != "open" for end in standing.outcomes)
+            for standing in standings
+        )
+
+    def seconds_left(self, done: float) -> float:
+        """Until the end, at the speed so far."""
+        if self._before is None:
+            self._before = done
+        made = done - self._before
+        elapsed = time.monotonic() - self._began
+        return elapsed * (self.runs - done) / made if made > 0 else math.inf

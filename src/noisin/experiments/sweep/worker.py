@@ -1,0 +1,179 @@
+"""A worker: it does the tasks of a sweep, one after another, as do others at the same time."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import optuna
+
+from noisin import data
+from noisin.data import Corpus
+from noisin.errors import NoisinError
+from noisin.experiments.sweep import ledger
+from noisin.experiments.sweep.definition import Run, Sweep, Task
+from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
+from noisin.experiments.sweep.outcome import DIGITS, find, forget, note, outcome
+from noisin.experiments.sweep.reports import Reports, Tell
+from noisin.experiments.sweep.turn import Turn
+from noisin.training.lock import Busy
+from noisin.training.record import RunRecord
+from noisin.training.section import Section
+from noisin.training.signals import Flag, Interrupted
+
+PAUSE = 0.5  # seconds between two looks for work, while others do what is left
+ASIDE = 30.0  # seconds to leave a task alone that a process of another sweep is at
+
+
+class Job(Section):
+    """What a worker has to know."""
+
+    sweep: Sweep
+    out: Path
+    storage: str
+    session: str
+    threads: int
+
+
+class Skip(Exception):
+    """A task that cannot be done now; the study is told that the trial has failed."""
+
+
+class Worker:
+    """Takes a task, does it, and takes another, until there is none left.
+
+    Args:
+        job: what to do.
+        flag: the signal to stop.
+        tell: takes what there is to tell, as a dict.
+    """
+
+    def __init__(self, job: Job, flag: Flag, tell: Tell) -> None:
+        self.job, self.sweep, self.flag, self.tell = job, job.sweep, flag, tell
+        self.ledger = Ledger(job.sweep, job.out, job.storage, job.session)
+        self.aside: dict[int, float] = {}
+
+    def work(self) -> None:
+        """All there is to do."""
+        while True:
+            self.stop_if_told()
+            if all(standing.is_over for standing in self.ledger.survey()):
+                return
+            if not self._take():
+                time.sleep(PAUSE)
+
+    def _take(self) -> bool:
+        """Take a task and do it, if one is waiting. The turn ends when the task is taken."""
+        with Turn(self.job.out) as turn:
+            trial = self.ledger.next()
+            if trial is None or self.aside.get(trial.user_attrs[TASK], 0) > time.monotonic():
+                return False
+            self.ledger.study.sampler = ledger.sampler(self.sweep.search, trial.user_attrs[TASK])
+            self._optimize(trial.number, turn)
+        return True
+
+    def _optimize(self, number: int, turn: Turn) -> None:
+        """Let Optuna call us with the trial that is next, with a heartbeat as long as it takes."""
+        bugs: list[Exception] = []
+
+        def objective(trial: optuna.Trial) -> float:
+            try:
+                return self._do(trial, turn)
+            except (Skip, optuna.TrialPruned):
+                raise
+            except Exception as error:
+                bugs.append(error)
+                raise
+
+        study = self.ledger.study
+        try:
+            study.optimize(objective, n_trials=1, catch=(Skip,))
+        except (ValueError, AssertionError):
+            # So Optuna ends a trial that was failed meanwhile, by a machine that heard no heartbeat
+            # of it. The record is there all the same.
+            if bugs or not study.get_trials(deepcopy=False)[number].state.is_finished():
+                raise
+
+    def _do(self, trial: optuna.Trial, turn: Turn) -> float:
+        """What Optuna calls the objective: the mean of the lowest validation perplexities."""
+        trial.set_user_attr(WORKER, ledger.here())
+        turn.release()
+        task = self._task(trial)
+        return fmean(self._train(run, trial, first=run is task.runs[0]) for run in task.runs)
+
+    def _task(self, trial: optuna.Trial) -> Task:
+        if self.sweep.search is None:
+            number: int = trial.user_attrs[TASK]
+            return self.sweep.tasks[number]
+        try:
+            return self.sweep.searched(ledger.suggest(trial, self.sweep.search))
+        except NoisinError as error:
+            self.ledger.refuse(trial, str(error))
+            raise Skip from None
+
+    def _train(self, run: Run, trial: optuna.Trial, first: bool) -> float:
+        """One run, unless it is over; the value of a complete one."""
+        config, session = run.config, self.job.session
+        folder = self._folder(run)
+        end = outcome(folder, config, session, self.sweep.pruning is not None)
+        if end.state == "open":
+            self.stop_if_told()
+            forget(folder)
+            try:
+                self._fit(run, folder, trial, first)
+            finally:
+                self.tell({"over": run.name})
+            end = outcome(folder, config, session, pruning=True)
+        if end.state == "complete":
+            return end.value
+        if end.state in ("diverged", "pruned"):
+            raise optuna.TrialPruned(end.message)
+        raise Skip
+
+    def _fit(self, run: Run, folder: Path, trial: optuna.Trial, first: bool) -> None:
+        """Train, and write down how it ended if it did not by itself."""
+        from noisin.training import Trainer
+        from noisin.training.watch import Diverged
+
+        def ended(state: Any, message: object) -> None:
+            note(folder, state, run.config, str(message), self.job.session)
+
+        try:
+            judged = trial if first and self.sweep.pruning is not None else None
+            reports = Reports(run, RunRecord(folder), judged, self.tell, self.stop_if_told)
+            text = _corpus(run.config.data.name, run.config.data.folder)
+            Trainer(run.config, folder, reports).fit(text)
+        except Diverged as error:
+            ended("diverged", error)
+        except optuna.TrialPruned as error:
+            ended("pruned", error)
+        except Busy:
+            self.aside[trial.user_attrs[TASK]] = time.monotonic() + ASIDE
+            raise Skip from None
+        except Exception as error:  # whatever it is, the others can be done
+            if not isinstance(error, NoisinError):
+                traceback.print_exc()
+            ended("failed", str(error) or type(error).__name__)
+
+    def _folder(self, run: Run) -> Path:
+        """Where the run is, in whichever sweep of the folder, or where it is to be."""
+        with Turn(self.job.out):
+            folder = find(self.job.out, run.digest)
+            if folder is None:
+                folder = self.job.out / self.sweep.name / f"{run.name}-{run.digest[:DIGITS]}"
+                folder.mkdir(parents=True)
+            return folder
+
+    def stop_if_told(self) -> None:
+        """Raise what makes the trainer save, if a signal came that it has not seen."""
+        if self.flag.signum is not None:
+            raise Interrupted(self.flag.signum, "stopped.")
+
+
+@cache
+def _corpus(name: str, folder: str | None) -> Corpus:
+    return data.load(name, folder)
