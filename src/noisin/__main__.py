@@ -1,6 +1,17 @@
-"""``python -m noisin``."""
+"""The command ``noisin``, which is also ``python -m noisin``."""
 
-from noisin.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line. Ctrl-C while it loads ends it as quietly as one while it works."""
+    try:
+        from noisin import cli
+    except KeyboardInterrupt:
+        print("noisin: interrupted.", file=sys.stderr)
+        sys.exit(130)
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

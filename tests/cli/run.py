@@ -12,7 +12,7 @@ from noisin import cli
 
 def noisin(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
     """In a new process, which runs ``code`` first."""
-    run = f"import sys; {code}\nfrom noisin.cli import main; main(sys.argv[1:])"
+    run = f"import sys; {code}\nfrom noisin.__main__ import main; main()"
     return subprocess.run(
         [sys.executable, "-c", run, *arguments], capture_output=True, text=True, check=False
     )

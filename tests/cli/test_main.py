@@ -189,6 +189,18 @@ def test_signals(number: int, code: int, text: Path, tmp_path: Path) -> None:
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == done + 2
 
 
+def test_ctrl_c_while_it_loads() -> None:
+    finder = """
+class Pressed:
+    def find_spec(name, *_):
+        if name == "cyclopts":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Pressed)
+"""
+    run = noisin("--version", code=finder)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "noisin: interrupted.\n")
+
+
 def test_what_diverges_exits_with_1(text: Path, tmp_path: Path, capsys: Any) -> None:
     arguments = ("--data.name", str(text), "--model.hidden_size", "8", "--train.clip", "0")
     arguments += ("--train.batch_size", "4", "--train.lr", "1e39", "--out", str(tmp_path))
