@@ -26,6 +26,7 @@ from tests.training.toy import result, wait_for
 
 POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "3"))  # `make stress` asks for more,
 KILLS = float(os.environ.get("NOISIN_SWEEP_KILLS", "0"))  # and for a death every so many seconds
+EPOCHS = 6 if KILLS else 12  # time enough to be killed between two looks
 
 FILE = """
 base = "manual"
@@ -113,7 +114,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     """SIGKILL in the middle of runs: they end in the bits of runs that nothing happened to."""
     lrs = [round(1 + k / 10, 1) for k in range(POINTS)]
     grid = f"[grid]\ntrain.lr = {lrs}\nthreads = [1]"
-    path = write(tmp_path / "killed.toml", text, grid, epochs=12)
+    path = write(tmp_path / "killed.toml", text, grid, epochs=EPOCHS)
     out, dice, killed = tmp_path / "out", random.Random(0), set[int]()
     seen: dict[int, int] = {}
     with started(path, "--jobs", "2", "--out", str(out)) as process:
@@ -132,7 +133,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     runs = collect(out)
     assert runs.damaged == []
     assert len(runs) == POINTS
-    assert all(run.complete and len(run.metrics) == 12 for run in runs)
+    assert all(run.complete and len(run.metrics) == EPOCHS for run in runs)
     assert sorted(run.config.train.lr for run in runs) == lrs
     assert {n for task, n in states(out / "killed").items() if task[1] == "COMPLETE"} == {1}
     assert sum(n for task, n in states(out / "killed").items() if task[1] == "COMPLETE") == POINTS
