@@ -78,13 +78,13 @@ def workers(process: subprocess.Popen[str]) -> list[int]:
     return [int(pid) for pid in listed.split()]
 
 
-def at_work(out: Path) -> list[int]:
-    """The workers in the middle of a run, by the locks of its folder."""
-    found = []
+def at_work(out: Path) -> dict[int, int]:
+    """The workers in the middle of a run, by the locks of its folder, and the epochs it has."""
+    found = {}
     for lock in out.glob("*/*/.lock"):
-        begun, over = lock.with_name("metrics.jsonl"), lock.with_name("summary.json")
-        if begun.exists() and begun.stat().st_size and not over.exists():
-            found.append(int(lock.read_text() or 0))
+        epochs = len(RunRecord(lock.parent).metrics)
+        if epochs and not lock.with_name("summary.json").exists():
+            found[int(lock.read_text() or 0)] = epochs
     return found
 
 
@@ -114,17 +114,23 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     lrs = [round(1 + k / 10, 1) for k in range(POINTS)]
     grid = f"[grid]\ntrain.lr = {lrs}\nthreads = [1]"
     path = write(tmp_path / "killed.toml", text, grid, epochs=12)
-    out, dice, killed, seen = tmp_path / "out", random.Random(0), set[int](), set[int]()
+    out, dice, killed = tmp_path / "out", random.Random(0), set[int]()
+    seen: dict[int, int] = {}
     with started(path, "--jobs", "2", "--out", str(out)) as process:
+        last = time.monotonic()
         while process.poll() is None:
-            seen |= set(workers(process))
-            time.sleep(KILLS or 0.05)
-            victims = sorted(set(at_work(out)) - killed) if KILLS or len(killed) < 2 else []
-            if victims and kill(chosen := dice.choice(victims)):
+            time.sleep(0.05)
+            now = at_work(out)
+            seen = now | seen
+            # Each has made an epoch before it dies: on a slow machine, too, it comes to an end.
+            victims = [pid for pid in now if pid not in killed and now[pid] > seen[pid]]
+            wanted = time.monotonic() - last > KILLS if KILLS else len(killed) < 2
+            if victims and wanted and kill(chosen := dice.choice(victims)):
                 killed.add(chosen)
+                last = time.monotonic()
         printed, said = process.communicate()
     assert process.returncode == 0, said
-    assert len(killed) >= 2
+    assert len(killed) >= (POINTS // 4 if KILLS else 2)
     assert said.count("a worker died") == len(killed)
     runs = collect(out)
     assert runs.damaged == []
@@ -138,7 +144,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
         assert result(run.folder) == result(tmp_path / run.folder.name)
     assert f"{POINTS}/{POINTS} done" in said
     assert len([line for line in printed.splitlines() if line.startswith("lr-")]) == POINTS
-    print(f"{POINTS} points, {len(killed)} workers killed, {len(seen)} started")
+    print(f"{POINTS} points, {len(killed)} workers killed")
 
 
 def test_ctrl_c_and_on(
@@ -149,12 +155,12 @@ def test_ctrl_c_and_on(
     rest = '[grid]\ntrain.lr = [1.0, 1e60, 2.0]\ntrain.clip = [0]\n"noise.std" = [0.1]'
     path = write(tmp_path / "stopped.toml", text, rest, epochs=12)
     out = tmp_path / "out"
-    arguments = (path, "--jobs", "1", "--out", str(out))
+    arguments = (path, "--jobs", "2", "--out", str(out))
     with started(*arguments) as process:
-        wait_for(lambda: bool(at_work(out)), 120)
+        wait_for(lambda: bool(at_work(out)), 240)
         pids = workers(process)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert f"stopped; all runs are saved in {out / 'stopped'}. Run the same command" in said
     assert "Traceback" not in said
@@ -165,7 +171,7 @@ def test_ctrl_c_and_on(
     runs = collect(out)
     assert sorted((run.end, run.complete) for run in runs if run.end) == [("diverged", False)]
     assert [len(run.metrics) for run in runs if run.complete] == [12, 12]
-    assert {run.environment["threads"] for run in runs} == {2}, "all are for the one job"
+    assert {run.environment["threads"] for run in runs} == {1}, "two, divided among two"
     assert "1 diverged" in capsys.readouterr().out
     points = json.loads((out / "stopped" / "points.json").read_text())
     assert [(p["valid"] and p["valid"]["n"], p["diverged"]) for p in points] == [
@@ -174,8 +180,11 @@ def test_ctrl_c_and_on(
         (None, 1),
     ]
     files = {path: path.stat().st_mtime_ns for path in out.glob("*/*/*.json")}
-    assert in_process("sweep", *arguments) == 0, "and here, without any worker"
+    assert in_process("sweep", *arguments) == 0, "without any worker"
+    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    assert in_process("sweep", *arguments, "--storage", elsewhere) == 0
     assert files == {path: path.stat().st_mtime_ns for path in out.glob("*/*/*.json")}
+    assert (tmp_path / "elsewhere.db").exists()
 
 
 def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Path) -> None:
@@ -184,7 +193,7 @@ def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Pat
     out = tmp_path / "out"
     arguments = (path, "--jobs", "1", "--out", str(out))
     with started(*arguments) as first, started(*arguments) as second:
-        wait_for(lambda: len(at_work(out)) >= 1 and bool(workers(second)), 120)
+        wait_for(lambda: len(at_work(out)) >= 1 and bool(workers(second)), 240)
         orphans = workers(first)
         first.kill()
         first.communicate()

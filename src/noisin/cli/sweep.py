@@ -16,7 +16,7 @@ from noisin.cli.board import Board
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
-from noisin.experiments.sweep.standing import PointRow, Standing, point_rows, write_rows
+from noisin.experiments.sweep.standing import PointRow, Standing, point_rows
 
 SWEEP = f"""The sweep, by name or as a TOML file; the flags below go over the settings that it does
 not vary. The names: {", ".join(sweeps.names())}."""
@@ -45,8 +45,8 @@ def sweep(
     out
         The folder that the folder of the sweep is made in.
     storage
-        The database of the Optuna study, such as postgresql://host/name for several machines; a
-        SQLite file in the folder of the sweep unless given.
+        The database of the Optuna study, such as postgresql+psycopg://host/name for several
+        machines; a SQLite file in the folder of the sweep unless given.
     """
     chosen = sweeps.read(sweep, nested(flags))
     if not 1 <= jobs <= 1024:
@@ -57,10 +57,8 @@ def sweep(
 
     with Board(chosen) as board:
         standings = sweeping.run(chosen, out, jobs, storage, board.show, board.say)
-    rows, folder = point_rows(standings), out / chosen.name
-    write_rows(rows, folder / "points.json")
-    _print(rows)
-    print(f"\nThe records are in {folder}.")
+    _print(point_rows(standings))
+    print(f"\nThe records are in {out / chosen.name}.")
     return _failures(standings)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -26,7 +27,7 @@ from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import Interrupted, RunRecord, Trainer
 from noisin.training.lock import locked
-from noisin.training.signals import Flag
+from noisin.training.signals import Flag, caught
 from tests.experiments.sweep import toy
 from tests.training.toy import result
 
@@ -119,9 +120,9 @@ def stopped_after_an_epoch(sweep: Sweep, out: Path) -> int:
         if message.get("finished") == 1:
             flag.signum = signal.SIGINT
 
-    with pytest.raises(Interrupted) as caught:
+    with pytest.raises(Interrupted) as stopped:
         Worker(toy.job(sweep, out), flag, tell).work()
-    return caught.value.exit_code
+    return stopped.value.exit_code
 
 
 def test_a_signal_saves_and_the_next_worker_goes_on(two: Sweep, tmp_path: Path) -> None:
@@ -132,6 +133,24 @@ def test_a_signal_saves_and_the_next_worker_goes_on(two: Sweep, tmp_path: Path) 
     assert toy.work(two, tmp_path, "two").trained == ["lr-2-seed-1111", "lr-1-seed-1111"]
     Trainer(two.tasks[0].runs[0].config, tmp_path / "alone").fit()
     assert result(toy.folder(two, tmp_path)) == result(tmp_path / "alone")
+
+
+def test_a_signal_is_not_lost_with_the_run_it_came_in(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when the run is about to diverge, after the trainer has looked for the last time."""
+    diverged = Trainer._diverged
+
+    def signalled(self: Trainer, *args: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return diverged(self, *args)
+
+    monkeypatch.setattr(Trainer, "_diverged", signalled)
+    sweep = toy.grid(text, 1e60, 2.0, train={"clip": 0})
+    with caught() as flag, pytest.raises(Interrupted) as stopped:
+        Worker(toy.job(sweep, tmp_path), flag, lambda _: None).work()
+    assert stopped.value.exit_code == 143
+    assert toy.states(sweep, tmp_path) == ["diverged", "open"]
 
 
 class Died(BaseException):

@@ -14,7 +14,7 @@ from noisin.experiments.sweep.crew import Crew, Show
 from noisin.experiments.sweep.definition import Run, Sweep
 from noisin.experiments.sweep.ledger import Ledger
 from noisin.experiments.sweep.outcome import DIGITS, all_folders
-from noisin.experiments.sweep.standing import Standing
+from noisin.experiments.sweep.standing import Standing, point_rows, write_rows
 from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job
 from noisin.training.files import write_atomically, writing
@@ -48,7 +48,6 @@ def run(
     home = out / sweep.name
     with writing(home):
         home.mkdir(parents=True, exist_ok=True)
-    write_atomically(home / "sweep.json", (sweep.model_dump_json(indent=2) + "\n").encode())
     job = Job(
         sweep=sweep,
         out=out,
@@ -57,14 +56,20 @@ def run(
         threads=max(1, available_threads() // jobs),
     )
     with Turn(out):
+        write_atomically(home / "sweep.json", (sweep.model_dump_json(indent=2) + "\n").encode())
         ledger = Ledger(sweep, out, job.storage, job.session)
         ledger.recover()
     standings = ledger.survey()
     _refuse_other_data(standings, out, corpora)
-    if all(standing.is_over for standing in standings):
-        return standings
     left = sum(not standing.is_over for standing in standings)
-    crew = Crew(job, ledger, min(jobs, left), show, say)
+    if left:
+        standings = _work(Crew(job, ledger, min(jobs, left), show, say), home)
+    with Turn(out):
+        write_rows(point_rows(standings), home / "points.json")
+    return standings
+
+
+def _work(crew: Crew, home: Path) -> list[Standing]:
     with caught() as flag:
         crew.work(flag)
         if flag.signum is not None and not all(s.is_over for s in crew.standings):

@@ -7,7 +7,7 @@ import traceback
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optuna
 
@@ -24,6 +24,9 @@ from noisin.training.lock import Busy
 from noisin.training.record import RunRecord
 from noisin.training.section import Section
 from noisin.training.signals import Flag, Interrupted
+
+if TYPE_CHECKING:
+    from noisin.training import Trainer
 
 PAUSE = 0.5  # seconds between two looks for work, while others do what is left
 ASIDE = 30.0  # seconds to leave a task alone that a process of another sweep is at
@@ -146,7 +149,7 @@ class Worker:
             judged = trial if first and self.sweep.pruning is not None else None
             reports = Reports(run, RunRecord(folder), judged, self.tell, self.stop_if_told)
             text = _corpus(run.config.data.name, run.config.data.folder)
-            Trainer(run.config, folder, reports).fit(text)
+            self._stoppable(Trainer(run.config, folder, reports), text)
         except Diverged as error:
             ended("diverged", error)
         except optuna.TrialPruned as error:
@@ -158,6 +161,15 @@ class Worker:
             if not isinstance(error, NoisinError):
                 traceback.print_exc()
             ended("failed", str(error) or type(error).__name__)
+
+    def _stoppable(self, trainer: Trainer, text: Corpus) -> None:
+        """Train. A signal that came when the trainer looked no more is for us."""
+        try:
+            trainer.fit(text)
+        finally:
+            seen: Flag | None = getattr(trainer, "flag", None)
+            if seen is not None and seen.signum is not None:
+                self.flag.signum = seen.signum
 
     def _folder(self, run: Run) -> Path:
         """Where the run is, in whichever sweep of the folder, or where it is to be."""
