@@ -5,7 +5,7 @@ possible perplexity is too. The training text is short: a plain LSTM soon memori
 with noise does not. About a minute on one core:
 
     python examples/quickstart.py                           # prints
-    python examples/quickstart.py docs/quickstart.svg       # draws the learning curves too
+    python examples/quickstart.py curves.svg                # draws the learning curves too
 """
 
 from __future__ import annotations
