@@ -30,12 +30,17 @@ def test_help_and_version_need_no_torch() -> None:
 
 
 def test_help_appears_at_once() -> None:
-    """No more than the time that the parser and the config take to load."""
-    code = "import time, cyclopts, pydantic, rich.table, rich.progress; print(time.process_time())"
-    parts = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    ours = "import time, atexit; atexit.register(lambda: print(time.process_time()))"
-    whole = noisin("--help", code=ours).stdout.splitlines()[-1]
-    assert float(whole) < 2 * float(parts.stdout) + 0.3
+    """In less than half of the time that torch alone takes to load.
+
+    A busy machine only adds to a time, and the first call may compile the sources: the best of
+    three counts.
+    """
+    spent = "import time, atexit; atexit.register(lambda: print(time.process_time()))"
+    torch = subprocess.run(
+        [sys.executable, "-c", f"{spent}; import torch"], capture_output=True, text=True, check=True
+    )
+    ours = [float(noisin("--help", code=spent).stdout.splitlines()[-1]) for _ in range(3)]
+    assert min(ours) < float(torch.stdout) / 2
 
 
 def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from noisin.training import (
 )
 from noisin.training.config import TrainConfig
 from noisin.training.device import use_threads
+from noisin.training.signals import Interrupted
 from tests.training import toy
 
 KILLS = int(os.environ.get("NOISIN_KILLS", "3"))  # `make stress` asks for more
@@ -139,6 +140,20 @@ def test_a_second_signal_stops_at_once(number: int, code: int, tmp_path: Path) -
     assert outcome.code == code
     assert "saved" not in outcome.message
     assert toy.run(out, settings=settings).code == 0
+
+
+def test_a_signal_after_the_last_look_is_not_lost(tmp_path: Path) -> None:
+    """Where several runs are made one after another, the next one must not begin."""
+
+    class Pressed(toy.Seen):
+        def end(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted) as stopped:
+        toy.fit(tmp_path / "run", Pressed())
+    assert stopped.value.exit_code == 130
+    assert RunRecord(tmp_path / "run").summary is not None
+    assert toy.fit(tmp_path / "run").summary["ended"] == "epochs"
 
 
 def test_a_longer_limit_goes_on(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ class Trainer:
             stack.enter_context(use_threads(resume.threads_to_use(self.record, self.config)))
             if not resume.is_complete(self.record, self.config):
                 self._train(self._start(corpus, device), corpus)
+            self._agreed(NOTHING)  # a signal after the last look is not for this run alone
         return self.record
 
     def _start(self, corpus: Corpus, device: torch.device) -> Run:
