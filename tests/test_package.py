@@ -64,7 +64,8 @@ def test_what_is_imported_is_declared() -> None:
     """Not only by way of another dependency, which may drop it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    declared = [*project["dependencies"], *extras["plot"], *extras["tensorboard"]]
+    optional = [line for extra in ("report", "sweep", "tensorboard") for line in extras[extra]]
+    declared = [*project["dependencies"], *optional]
     names = {re.split(r"[^a-z0-9]", line)[0] for line in declared}
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -87,9 +87,11 @@ class Display:
 def clock(seconds: float) -> str:
     """A time as minutes and seconds, or hours.
 
-    >>> clock(75), clock(3 * 3600 + 120)
-    ('1:15', '3:02:00')
+    >>> clock(75), clock(3 * 3600 + 120), clock(float("inf"))
+    ('1:15', '3:02:00', '?')
     """
+    if seconds == float("inf"):
+        return "?"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
