@@ -51,14 +51,23 @@ _SMALL: Mapping[FamilyName | None, float | None] = {None: None} | {
     family: _HALF.get(family, 0.5) for family in get_args(FamilyName)
 }
 
-# The paper gives the model and the kind of noise, but neither gamma nor the step size. The step is
-# not made smaller, and the weights are not averaged, for both hide how validation turns up.
+# The paper gives the model and the kind of noise, but neither gamma nor how it was trained. With
+# AdamW the RNN overfits within a few epochs, as the paper's does; by the recipe of the tables it is
+# many times slower. The step is not made smaller, and the weights are not averaged, for both hide
+# how validation turns up.
 _FIGURE_1: Settings = {
     "data": {"name": "ptb"},
-    "model": {"cell": "elman-sigmoid", "hidden_size": 256, "num_layers": 1},
-    "train": {"lr": 20.0, "lr_decay": 1.0, "averaging": "none", "epochs": 20},
+    "model": {"cell": "elman-sigmoid", "hidden_size": 256, "num_layers": 1, "tied": False},
+    "train": {
+        "batch_size": 20,
+        "optimizer": "adamw",
+        "lr": 0.002,
+        "lr_decay": 1.0,
+        "averaging": "none",
+        "epochs": 15,
+    },
 }
-_ADDITIVE: Settings = {"noise": {"family": "gaussian", "gamma": 0.2, "mode": "additive"}}
+_ADDITIVE: Settings = {"noise": {"family": "gaussian", "gamma": 0.5, "mode": "additive"}}
 
 
 def name_of(cell: Cell, dropout: Dropout = "dropout") -> str:
