@@ -15,7 +15,7 @@ import pytest
 
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
-from noisin.experiments import paper, recipes, sheets, tables
+from noisin.experiments import paper, recipes, sheets, tables, tags
 from noisin.experiments.collection import Collection, collect
 from noisin.experiments.presets import merge
 from noisin.experiments.seeds import Mean
@@ -84,7 +84,7 @@ def test_runs_of_the_trainer(trained: Path) -> None:
     assert found.dev.mean == statistics.mean(summary["best"]["valid"] for summary in summaries)
     assert [run.name for run in found.runs] == ["seed-1", "seed-2"]
     assert (found.epochs, found.limit) == ((1, 1), 200)
-    assert found.notes == (tables.STILL_FALLING, tables.FEWER_EPOCHS)
+    assert found.notes == (tags.STILL_FALLING, tables.FEWER_EPOCHS)
     shown = sheets.show(3, collect(trained))
     told = f"{found.test.mean:.1f} ± {found.test.std:.1f}"
     (mine,) = (text for text in shown.splitlines() if told in text)
@@ -233,7 +233,7 @@ def test_unfinished(tmp_path: Path) -> None:
     write(tmp_path / "a", valid=[90.0, 80.0, 85.0])
     assert result(tmp_path).notes == (tables.FEWER_EPOCHS,)
     write(tmp_path / "b", valid=[90.0, 80.0, 75.0], seed=2)
-    assert result(tmp_path).notes == (tables.STILL_FALLING, tables.FEWER_EPOCHS)
+    assert result(tmp_path).notes == (tags.STILL_FALLING, tables.FEWER_EPOCHS)
     shown = sheets.show(3, collect(tmp_path))
     assert "still falling: the best epoch of a run is its last one" in shown
 

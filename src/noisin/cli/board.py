@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from noisin.cli.consoles import Messages
 from noisin.cli.progress import QUIET, clock
 from noisin.experiments.seeds import number
 from noisin.experiments.sweep.definition import Sweep
@@ -23,7 +24,7 @@ class Board:
     """Shows a sweep: done, running, time left, best so far."""
 
     def __init__(self, sweep: Sweep, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, markup=False)
+        self.console = console or Messages()
         self.total = sweep.count * sweep.runs_per_task
         self.progress = Progress(self.total, sweep.runs_per_task)
         self.live: Live | None = None

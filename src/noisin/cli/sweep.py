@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 
 from noisin.cli.arguments import WholeNumber
 from noisin.cli.board import Board
+from noisin.cli.consoles import Results
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
@@ -76,7 +76,7 @@ def _failures(standings: Sequence[Standing]) -> int:
 
 
 def _print(rows: Sequence[PointRow]) -> None:
-    console = Console(highlight=False, markup=False)
+    console = Results()
     if not console.is_terminal:
         console.width = 120
     table = Table("perplexity", "seeds", "valid", "test", "", box=None, pad_edge=False)

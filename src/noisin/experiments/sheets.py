@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from noisin.experiments import formats, paper, recipes, tables
+from noisin.experiments import formats, paper, recipes, tables, tags
 from noisin.experiments.collection import Collection, Run
 from noisin.experiments.formats import Sheet
 from noisin.experiments.seeds import Mean
@@ -30,11 +30,11 @@ SYSTEM_FIELDS = (
 )
 RECURRENT = "(recurrent)"
 LEGEND = {
-    tables.STILL_FALLING: "the best epoch of a run is its last one: it is unfinished.",
+    tags.STILL_FALLING: "the best epoch of a run is its last one: it is unfinished.",
     tables.FEWER_EPOCHS: "than the recipe, and the paper, have at most.",
-    tables.NOT_COMPLETE: "stopped or still at work. Such a run counts only where none is complete.",
-    tables.DIVERGED: "the loss left the finite numbers; not counted.",
-    tables.REPEATED: "another run of the same seed went as far or further, and stands for it.",
+    tags.NOT_COMPLETE: "stopped or still at work. Such a run counts only where none is complete.",
+    tags.DIVERGED: "the loss left the finite numbers; not counted.",
+    tags.REPEATED: "another run of the same seed went as far or further, and stands for it.",
     RECURRENT: "the other reading of the paper's dropout: 0.4 on the state that is fed back.",
 }
 

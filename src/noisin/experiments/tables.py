@@ -19,14 +19,14 @@ from noisin.experiments import paper, recipes
 from noisin.experiments.collection import Run
 from noisin.experiments.paper import Cell
 from noisin.experiments.seeds import Mean, longest_of_each_seed
+from noisin.experiments.tags import DIVERGED, NOT_COMPLETE, REPEATED, STILL_FALLING
 from noisin.training.config import RunConfig
 
 WITHOUT_PERPLEXITIES = {
     1: "Table 1 lists log-normalisers: noisin.likelihoods has them, and noisin verify checks them.",
     2: "Table 2 lists noises: noisin.noise has them, and noisin verify checks them.",
 }
-STILL_FALLING, FEWER_EPOCHS = "still falling", "fewer epochs"
-NOT_COMPLETE, DIVERGED, REPEATED = "not complete", "diverged", "repeated"
+FEWER_EPOCHS = "fewer epochs"
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,18 @@ from typing import Literal, NamedTuple
 from noisin.experiments.collection import Run
 from noisin.experiments.points import Point
 
-NOT_COMPLETE, STILL_FALLING, REPEATED = "not complete", "still falling", "repeated"
-OPEN = (NOT_COMPLETE, "diverged", "pruned", "failed")
+NOT_COMPLETE, DIVERGED, STILL_FALLING = "not complete", "diverged", "still falling"
+REPEATED = "repeated"
+OPEN = (NOT_COMPLETE, DIVERGED, "pruned", "failed")
 Kind = Literal["good", "care", "bad", "plain"]
-KINDS: dict[str, Kind] = {"diverged": "bad", "failed": "bad", STILL_FALLING: "care"}
+KINDS: dict[str, Kind] = {DIVERGED: "bad", "failed": "bad", STILL_FALLING: "care"}
 
 
 MEANINGS = {
     NOT_COMPLETE: "stopped or still at work. Its numbers are those so far, and count only where no "
     "seed is complete.",
     STILL_FALLING: "the best epoch is the last one: more epochs would have gone lower.",
-    "diverged": "the loss left the finite numbers.",
+    DIVERGED: "the loss left the finite numbers.",
     "pruned": "a sweep gave it up, for others were better after as many epochs.",
     "failed": "a sweep could not go on with it; the same command tries again.",
     REPEATED: "another run of the same settings and seed went as far, and stands for it.",

@@ -19,17 +19,17 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from noisin.errors import InvalidValue
 from noisin.experiments import comparison
+from noisin.experiments.collection import End
 from noisin.experiments.comparison import Row
 from noisin.training.config import RunConfig
 from noisin.training.lock import Busy, locked
 from noisin.training.record import RunRecord
 
-End = Literal["diverged", "pruned", "failed"]
-ENDS: tuple[End, ...] = ("diverged", "pruned", "failed")
+ENDS: tuple[End, ...] = get_args(End)
 DIGITS = 12  # of the hash, in the name of a folder
 
 
