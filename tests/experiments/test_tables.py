@@ -16,7 +16,7 @@ import pytest
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
 from noisin.experiments import paper, recipes, sheets, tables, tags
-from noisin.experiments.collection import Collection, collect
+from noisin.experiments.collection import Collection, collect, point
 from noisin.experiments.presets import merge
 from noisin.experiments.seeds import Mean
 from noisin.training import Trainer
@@ -176,7 +176,7 @@ def test_many_others_are_not_listed_one_by_one(tmp_path: Path) -> None:
 
 
 def test_no_two_recipes_are_alike() -> None:
-    keys = {tables._likeness(recipes.config(name)) for name in recipes.RECIPES}
+    keys = {point(recipes.config(name)) for name in recipes.RECIPES}
     assert len(keys) == len(recipes.RECIPES)
 
 

@@ -102,8 +102,8 @@ class Run:
 
     @cached_property
     def point(self) -> str:
-        """A hash of its settings but for seed and limits: runs that share it are one point."""
-        return self.config.model_copy(update={"seed": 0}).hash(limits=False)
+        """Runs that share it are one point: see :func:`point`."""
+        return point(self.config)
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,23 @@ class Collection(list[Run]):
     def __init__(self, runs: Iterable[Run] = (), damaged: Iterable[Damaged] = ()) -> None:
         super().__init__(runs)
         self.damaged = list(damaged)
+
+
+def comparable(config: RunConfig) -> RunConfig:
+    """The settings that make a model and its training what they are.
+
+    Without the seed, where and on how many threads it ran, and how much of the training text it was
+    measured on.
+    """
+    plain = RunConfig()
+    train = config.train.model_copy(update={"clean_tokens": plain.train.clean_tokens})
+    update = {"seed": plain.seed, "threads": None, "device": plain.device, "train": train}
+    return config.model_copy(update=update)
+
+
+def point(config: RunConfig) -> str:
+    """A hash of the comparable settings but for the limits."""
+    return comparable(config).hash(limits=False)
 
 
 def collect(*folders: str | Path) -> Collection:

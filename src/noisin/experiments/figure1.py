@@ -15,7 +15,7 @@ from noisin.errors import InvalidValue
 from noisin.experiments import charts, labels
 from noisin.experiments.axes import dress, perplexities, whole_epochs
 from noisin.experiments.charts import PLAIN, Style
-from noisin.experiments.collection import Run
+from noisin.experiments.collection import Run, comparable
 from noisin.experiments.figures import check_can_draw
 from noisin.experiments.palette import LIGHT, MARKERS, SERIES
 from noisin.experiments.points import Point, grouped, one_per_seed
@@ -127,9 +127,9 @@ def _is_elman(config: RunConfig) -> bool:
 
 
 def _likeness(run: Run) -> tuple[str, ...]:
-    """The text, and all settings but those of the noise and the seed."""
-    settings = run.config.settings()
-    noise_free = [name for name in settings if name != "seed" and not name.startswith("noise")]
+    """The text, and all settings by which runs compare but those of the noise."""
+    settings = comparable(run.config).settings()
+    noise_free = [name for name in settings if not name.startswith("noise")]
     return str(run.text), *(f"{name} = {settings[name]!r}" for name in noise_free)
 
 

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from noisin.experiments.collection import comparable
 from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
 
 # Told by the name of the task, or by that of the noise, or not a matter of the point.
-_TOLD = {"seed", "data.name", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
+_TOLD = {"data.name", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
 _TOLD |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
 _TOLD |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
@@ -92,7 +93,7 @@ def _others(config: RunConfig) -> dict[str, Any]:
     """The settings that have no words of their own; those of dropout only where there is some."""
     return {
         name: value
-        for name, value in config.settings().items()
+        for name, value in comparable(config).settings().items()
         if name not in _TOLD and (has_dropout(config) or not name.startswith("model.dropout"))
     }
 

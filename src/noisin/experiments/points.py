@@ -1,7 +1,8 @@
-"""Runs that differ in seed alone are one point; points of one text and one model are one task.
+"""Runs that differ in the seed alone are one point; points of one text and one model are one task.
 
-Points of a task are compared with each other: at the epoch of the lowest validation perplexity, as
-mean ± sample standard deviation over the seeds.
+Where and on how many threads a run was made does not matter. Points of a task are
+compared with each other: at the epoch of the lowest validation perplexity, as mean ± sample
+standard deviation over the seeds.
 """
 
 from __future__ import annotations

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
 from noisin.experiments import paper, recipes
-from noisin.experiments.collection import Run
+from noisin.experiments.collection import Run, comparable, point
 from noisin.experiments.paper import Cell
 from noisin.experiments.seeds import Mean, longest_of_each_seed
 from noisin.experiments.tags import DIVERGED, NOT_COMPLETE, REPEATED, STILL_FALLING
-from noisin.training.config import RunConfig
 
 WITHOUT_PERPLEXITIES = {
     1: "Table 1 lists log-normalisers: noisin.likelihoods has them, and noisin verify checks them.",
@@ -94,11 +93,10 @@ def compare(number: int, runs: Iterable[Run]) -> Comparison:
     corpus = cells[0].corpus
     alike: dict[str, list[Run]] = defaultdict(list)
     others = []
-    wanted = {_likeness(recipes.config(name)) for cell in cells for name in _names(cell)}
+    wanted = {point(recipes.config(name)) for cell in cells for name in _names(cell)}
     for run in runs:
-        key = _likeness(run.config)
-        if key in wanted and run.text == DATASETS[corpus].digest:
-            alike[key].append(run)
+        if run.point in wanted and run.text == DATASETS[corpus].digest:
+            alike[run.point].append(run)
         else:
             others.append(run)
     lines = tuple(line for cell in cells for line in _lines(cell, alike))
@@ -107,9 +105,9 @@ def compare(number: int, runs: Iterable[Run]) -> Comparison:
 
 def nearest(run: Run, number: int) -> tuple[str, list[str]]:
     """The recipe of a table that a run is most like, and what it differs in."""
-    mine = _bare(run.config)
+    mine = comparable(run.config)
     names = [name for cell in paper.CELLS if cell.table == number for name in _names(cell)]
-    differences = {name: mine.differences(_bare(recipes.config(name))) for name in names}
+    differences = {name: mine.differences(comparable(recipes.config(name))) for name in names}
     return min(differences.items(), key=lambda item: len(item[1]))
 
 
@@ -124,21 +122,9 @@ def _lines(cell: Cell, alike: Mapping[str, list[Run]]) -> Iterator[Line]:
     """One for the recipe, and one for its other reading if there are runs of it."""
     for i, name in enumerate(_names(cell)):
         config = recipes.config(name)
-        found = alike.get(_likeness(config), [])
+        found = alike.get(point(config), [])
         if found or i == 0:
             yield Line(cell, _result(name, config.train.epochs, found))
-
-
-def _bare(config: RunConfig) -> RunConfig:
-    """The settings that make a model what it is."""
-    plain = RunConfig()
-    train = config.train.model_copy(update={"clean_tokens": plain.train.clean_tokens})
-    update = {"seed": plain.seed, "threads": None, "device": plain.device, "train": train}
-    return config.model_copy(update=update)
-
-
-def _likeness(config: RunConfig) -> str:
-    return _bare(config).hash(limits=False)
 
 
 def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
