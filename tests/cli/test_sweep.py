@@ -232,7 +232,7 @@ def test_bad_input(arguments: Any, message: str, tmp_path: Path, capsys: Any) ->
 def test_an_out_that_is_a_file(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "out").write_text("")
     assert in_process("sweep", "manual-families", "--out", str(tmp_path / "out")) == 2
-    assert "cannot write" in capsys.readouterr().err
+    assert "Not a directory. Choose another place." in capsys.readouterr().err
 
 
 def test_without_optuna(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

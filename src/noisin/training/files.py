@@ -7,12 +7,15 @@ after a power cut, what has the right name is whole.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from noisin.errors import Unavailable
+
+_NO_SUCH_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
 
 
 @contextlib.contextmanager
@@ -23,9 +26,12 @@ def writing(path: Path) -> Iterator[None]:
     except Unavailable:
         raise
     except OSError as error:
+        what = f"cannot write {path}: {error.strerror or error}."
+        if error.errno in _NO_SUCH_PLACE:
+            raise Unavailable(f"{what} Choose another place.") from error
         raise Unavailable(
-            f"training: cannot write {path}: {error.strerror or error}. All that was saved before "
-            f"is still there: make room or permit writing, and run the same command again."
+            f"{what} All that was saved before is still there: make room or permit writing, and "
+            f"run the same command again."
         ) from error
 
 
