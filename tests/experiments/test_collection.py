@@ -134,6 +134,17 @@ def test_runs_that_differ_in_seed_and_limits_are_one_point(tmp_path: Path) -> No
     assert a.point == b.point != c.point
 
 
+def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
+    for name, noise in {
+        "gamma": {"family": "bernoulli", "gamma": 0.8},
+        "std": {"family": "bernoulli", "std": 0.5},
+        "other": {"family": "bernoulli", "std": 0.8},
+    }.items():
+        write_run(tmp_path / name, noise=noise)
+    gamma, other, std = collect(tmp_path)
+    assert gamma.point == std.point != other.point
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from noisin import parameters
 from noisin.errors import InvalidValue, NoisinError
 from noisin.training.config import RunConfig
 from noisin.training.course import Course
@@ -127,11 +128,16 @@ def comparable(config: RunConfig) -> RunConfig:
     """The settings that make a model and its training what they are.
 
     Without the seed, where and on how many threads it ran, and how much of the training text it was
-    measured on.
+    measured on. The spread of the noise is a gamma, however it was given.
     """
     plain = RunConfig()
     train = config.train.model_copy(update={"clean_tokens": plain.train.clean_tokens})
-    update = {"seed": plain.seed, "threads": None, "device": plain.device, "train": train}
+    update: dict[str, Any] = {"seed": plain.seed, "threads": None, "device": plain.device}
+    update["train"] = train
+    if (noise := config.noise) is not None:
+        exact = noise.gamma if noise.std is None else parameters.gamma(noise.law, noise.std)
+        rounded = float(f"{exact:.9g}")  # as it is where one digit or two were meant
+        update["noise"] = noise.model_copy(update={"gamma": rounded, "std": None})
     return config.model_copy(update=update)
 
 
