@@ -175,6 +175,18 @@ def test_many_others_are_not_listed_one_by_one(tmp_path: Path) -> None:
     assert "besides: 2." in shown
 
 
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (3, "76.0 for the paper's 77.0 (medium) and 72.3 for the paper's 75.3 (large)"),
+        (4, "85.8 for the paper's 84.8 (medium) and 82.0 for the paper's 91.0 (large)"),
+    ],
+)
+def test_dropout_elsewhere(number: int, told: str) -> None:
+    """Beside the paper's own, for its LSTM with dropout was not the best there was."""
+    assert told in sheets.show(number, Collection())
+
+
 def test_no_two_recipes_are_alike() -> None:
     keys = {point(recipes.config(name)) for name in recipes.RECIPES}
     assert len(keys) == len(recipes.RECIPES)

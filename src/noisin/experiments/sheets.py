@@ -143,8 +143,16 @@ def _of_ours(comparison: Comparison) -> Iterator[str]:
     yield from (f"{words}: {meaning}" for words, meaning in LEGEND.items() if words in shown)
 
 
-def _of_the_paper(number: int) -> list[str]:
-    return [f"Of the paper: {note.text}" for note in paper.NOTES if note.table == number]
+def _of_the_paper(number: int) -> Iterator[str]:
+    """Where it is at odds with itself, and how its LSTM with dropout did elsewhere."""
+    yield from (f"Of the paper: {note.text}" for note in paper.NOTES if note.table == number)
+    for found in paper.BASELINES:
+        if found.table != number:
+            continue
+        cells = [cell for cell in paper.CELLS if cell.table == number and cell.row == "Dropout (D)"]
+        pairs = zip(found.test, cells, strict=True)
+        beside = [f"{test:.1f} for the paper's {cell.test} ({cell.size})" for test, cell in pairs]
+        yield f"Dropout (D) elsewhere: {' and '.join(beside)}. {found.source}."
 
 
 def _others(comparison: Comparison, any_run: bool) -> Iterator[str]:
