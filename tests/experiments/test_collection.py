@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from noisin.errors import InvalidValue
-from noisin.experiments.collection import Run, collect
+from noisin.experiments.collection import collect
+from noisin.experiments.run import Run
 from tests.experiments.records import line, write_run
 from tests.training import toy
 

@@ -16,8 +16,9 @@ import pytest
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
 from noisin.experiments import paper, recipes, sheets, tables, tags
-from noisin.experiments.collection import Collection, collect, point
+from noisin.experiments.collection import Collection, collect
 from noisin.experiments.presets import merge
+from noisin.experiments.run import point
 from noisin.experiments.seeds import Mean
 from noisin.training import Trainer
 from noisin.training.record import RunRecord

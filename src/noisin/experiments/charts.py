@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from noisin.experiments import labels
 from noisin.experiments.axes import new_axes, perplexities, whole_epochs
-from noisin.experiments.collection import Run
 from noisin.experiments.palette import LIGHT, MARKERS, SERIES, Polygon
 from noisin.experiments.points import Point, Task
+from noisin.experiments.run import Run
 from noisin.training.config import FamilyName
 
 if TYPE_CHECKING:

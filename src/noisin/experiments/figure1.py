@@ -15,10 +15,10 @@ from noisin.errors import InvalidValue
 from noisin.experiments import charts, labels
 from noisin.experiments.axes import dress, perplexities, whole_epochs
 from noisin.experiments.charts import PLAIN, Style
-from noisin.experiments.collection import Run, comparable
 from noisin.experiments.figures import check_can_draw
 from noisin.experiments.palette import LIGHT, MARKERS, SERIES
 from noisin.experiments.points import Point, grouped, one_per_seed
+from noisin.experiments.run import Run, comparable
 from noisin.training.config import RunConfig
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from noisin.experiments.collection import comparable
+from noisin.experiments.run import comparable
 from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
 
 # Told by the name of the task, or by that of the noise, or not a matter of the point.

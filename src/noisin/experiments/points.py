@@ -16,7 +16,7 @@ from typing import Any
 
 from noisin import parameters
 from noisin.experiments import labels
-from noisin.experiments.collection import Run
+from noisin.experiments.run import Run
 from noisin.experiments.seeds import Mean, longest_of_each_seed
 from noisin.training.config import RunConfig
 

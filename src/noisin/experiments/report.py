@@ -31,9 +31,10 @@ from noisin.experiments import (
     tags,
 )
 from noisin.experiments.charts import Line, Style
-from noisin.experiments.collection import Collection, Run
+from noisin.experiments.collection import Collection
 from noisin.experiments.formats import Sheet
 from noisin.experiments.points import Point, Task
+from noisin.experiments.run import Run
 
 if TYPE_CHECKING:
     from markupsafe import Markup

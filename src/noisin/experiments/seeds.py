@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from noisin.experiments.collection import Run
+from noisin.experiments.run import Run
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from noisin.experiments import formats, paper, recipes, tables, tags
-from noisin.experiments.collection import Collection, Run
+from noisin.experiments.collection import Collection
 from noisin.experiments.formats import Sheet
+from noisin.experiments.run import Run
 from noisin.experiments.seeds import Mean
 from noisin.experiments.tables import Comparison, Line
 

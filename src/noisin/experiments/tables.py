@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
 from noisin.experiments import paper, recipes
-from noisin.experiments.collection import Run, comparable, point
 from noisin.experiments.paper import Cell
+from noisin.experiments.run import Run, comparable, point
 from noisin.experiments.seeds import Mean, longest_of_each_seed
 from noisin.experiments.tags import DIVERGED, NOT_COMPLETE, REPEATED, STILL_FALLING
 

@@ -23,8 +23,8 @@ from typing import Any, Literal, get_args
 
 from noisin.errors import InvalidValue
 from noisin.experiments import comparison
-from noisin.experiments.collection import End
 from noisin.experiments.comparison import Row
+from noisin.experiments.run import End
 from noisin.training.config import RunConfig
 from noisin.training.lock import Busy, locked
 from noisin.training.record import RunRecord
