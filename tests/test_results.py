@@ -1,0 +1,77 @@
+"""The results that are shipped: the records make sense, and what the pages say is what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from noisin.data.datasets import DATASETS
+from noisin.experiments import formats, presets, tags
+from noisin.experiments.collection import collect
+from noisin.experiments.formats import Sheet
+from noisin.experiments.points import Point, Task, tasks
+from noisin.experiments.seeds import Mean
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
+RUNS = collect(RESULTS)
+HEADS = ("", "valid", "test", "train", "gap", "seeds", "best epoch", "notes")
+
+
+def sheet(task: Task) -> Sheet:
+    """A task as the page has it."""
+    return Sheet(task.title, HEADS, tuple(map(row, task.points)), left=(0, len(HEADS) - 1))
+
+
+def row(point: Point) -> tuple[str, ...]:
+    notes = ", ".join(tag.words for tag in tags.of_point(point))
+    values = (point.valid, point.test, point.train, point.gap)
+    return point.label, *map(shown, values), str(len(point.counted)), point.best_epochs, notes
+
+
+def shown(mean: Mean | None) -> str:
+    return "-" if mean is None else str(mean)
+
+
+def test_all_records_can_be_used() -> None:
+    assert RUNS.damaged == []
+    assert RUNS
+    assert all(run.complete for run in RUNS)
+
+
+def test_the_texts_are_those_of_the_paper() -> None:
+    for run in RUNS:
+        known = DATASETS.get(run.config.data.name)
+        assert known is None or run.text == known.digest
+
+
+@pytest.mark.parametrize("task", tasks(RUNS), ids=lambda task: task.title)
+def test_the_tables_are_those_of_the_records(task: Task) -> None:
+    """If not, the table as it should be is in the message."""
+    assert formats.markdown(sheet(task)) in PAGE
+
+
+@pytest.mark.parametrize(
+    ("words", "label"),
+    [
+        ("no noise", "no noise"),
+        ("Gaussian noise, gamma 0.5", "gaussian γ 0.5"),
+        ("dropout, rate 0.2", "dropout 0.2"),
+    ],
+)
+def test_the_main_job(words: str, label: str) -> None:
+    """As the project's page has it."""
+    (task,) = [task for task in tasks(RUNS) if task.title == "manual, LSTM 2×128"]
+    (point,) = [point for point in task.points if point.label == label]
+    row = f"| {words} | {point.train} | {point.valid} | {point.test} | {point.gap} |"
+    assert row in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_are_there() -> None:
+    """What the page tells to type has a name that exists."""
+    named = re.findall(r"^noisin train ([a-z]\S*)", PAGE, re.MULTILINE)
+    assert named
+    assert set(named) <= set(presets.names())
