@@ -1,6 +1,8 @@
-"""One thread per test process, and the count of statistical checks behind the false-alarm rate."""
+"""One thread per process, and the count of statistical checks behind the false-alarm rate."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch
 from tests import stats
 
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # of those that tests start: more threads than cores crawl
 _checks_of_workers: list[int] = []
 
 
