@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import optuna
+import pytest
+
 from noisin.experiments.sweep import Sweep
 from noisin.experiments.sweep.definition import Point
-from noisin.experiments.sweep.ledger import TASK, Ledger
+from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
 from noisin.experiments.sweep.outcome import all_folders
+from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job, Worker
-from noisin.training.signals import Flag
+from noisin.training.signals import Flag, Interrupted
 
 SENTENCES = ["the cat sat on the mat\n", "a dog <unk> in the sun\n", "the dog saw a cat\n", "\n"]
 
@@ -88,3 +94,41 @@ def trials(sweep: Sweep, out: Path) -> list[tuple[int, str]]:
 
 def folder(sweep: Sweep, out: Path, task: int = 0) -> Path:
     return all_folders(out)[sweep.tasks[task].runs[0].config.hash()[:12]]
+
+
+def stopped_after_an_epoch(sweep: Sweep, out: Path) -> int:
+    """The exit code of a worker that hears a signal when the first epoch is over."""
+    flag = Flag()
+
+    def tell(message: dict[str, Any]) -> None:
+        if message.get("finished") == 1:
+            flag.signum = signal.SIGINT
+
+    with pytest.raises(Interrupted) as stopped:
+        Worker(job(sweep, out), flag, tell).work()
+    return stopped.value.exit_code
+
+
+class Died(BaseException):
+    """As if the process were gone: neither Optuna nor the worker sees it coming."""
+
+
+def take(
+    sweep: Sweep, out: Path, by: list[Any] | None, then: Callable[[optuna.Trial], Any] = id
+) -> int:
+    """Take the next task as a worker does that dies at once; return its number."""
+    queue = ledger(sweep, out)
+
+    def dies(trial: optuna.Trial) -> float:
+        if by is not None:
+            trial.set_user_attr(WORKER, by)
+        then(trial)
+        raise Died
+
+    with Turn(out):
+        trial = queue.next()
+        assert trial is not None
+        with pytest.raises(Died):
+            queue.study.optimize(dies, n_trials=1)
+    number: int = trial.user_attrs[TASK]
+    return number
