@@ -235,6 +235,17 @@ def test_an_out_that_is_a_file(tmp_path: Path, capsys: Any) -> None:
     assert "Not a directory. Choose another place." in capsys.readouterr().err
 
 
+def test_a_database_that_is_none(text: Path, tmp_path: Path, capsys: Any) -> None:
+    """It is left as it is: what to do with it is not ours to say."""
+    path = write(tmp_path / "odd.toml", text, "[grid]\ntrain.lr = [1.0]")
+    database = tmp_path / "out" / "odd" / "study.db"
+    database.parent.mkdir(parents=True)
+    database.write_text("nonsense")
+    assert in_process("sweep", path, "--out", str(tmp_path / "out")) == 2
+    assert "file is not a database. If it is damaged, move it away" in capsys.readouterr().err
+    assert database.read_text() == "nonsense"
+
+
 def test_without_optuna(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert in_process("sweep", "manual-families") == 2

@@ -223,7 +223,10 @@ def _open(sweep: Sweep, storage: str) -> optuna.Study:
             )
     except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Unavailable(f"sweep: the database {_shown(storage)} cannot be used: {what}") from None
+        raise Unavailable(
+            f"sweep: the database {_shown(storage)} cannot be used: {what}. If it is damaged, move "
+            f"it away: the runs themselves are in their folders. Else see --storage."
+        ) from None
 
 
 def _shown(storage: str) -> str:
