@@ -1,11 +1,9 @@
 """The likelihoods against their contract, scipy and arithmetic in many digits."""
-# ruff: noqa: E501 - a message is one line, as its reader sees it
 
 from __future__ import annotations
 
 import decimal
 import math
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -18,17 +16,15 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from torch import Tensor
 
-from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods import (
-    LIKELIHOODS,
     Bernoulli,
     Categorical,
     Gaussian,
     Likelihood,
     Poisson,
 )
-from noisin.testing import LikelihoodContract
 from tests.stats import assert_law, assert_mean
+from tests.test_likelihood_contract import Spin
 
 F64 = torch.float64
 ALL = [Bernoulli(), Gaussian(), Gaussian(variance=0.3), Poisson(), Categorical()]
@@ -48,199 +44,6 @@ def example(lik: Likelihood, dtype: torch.dtype = F64, shape: tuple[int, ...] = 
 def gradient(f: Callable[[Tensor], Tensor], s: Tensor) -> Tensor:
     s = s.clone().requires_grad_()
     return torch.autograd.grad(f(s).sum(), s)[0]
-
-
-# --------------------------------------------------------------------------------------- contracts
-
-
-class TestBernoulliContract(LikelihoodContract):
-    def likelihood(self):
-        return Bernoulli()
-
-    def support(self):
-        return torch.arange(2), torch.ones(2)
-
-
-class TestGaussianContract(LikelihoodContract):
-    def likelihood(self):
-        return Gaussian(variance=0.3)
-
-    def support(self):
-        grid = torch.linspace(-12, 12, 2001, dtype=F64)
-        return grid, torch.full_like(grid, 24 / 2000)
-
-
-class TestPoissonContract(LikelihoodContract):
-    def likelihood(self):
-        return Poisson()
-
-    def support(self):
-        return torch.arange(100), torch.ones(100)
-
-
-class TestCategoricalContract(LikelihoodContract):
-    def likelihood(self):
-        return Categorical()
-
-    def natural_parameters(self):
-        return torch.randn(2, 3, 4, dtype=F64, generator=generator())
-
-    def support(self):
-        return torch.arange(4), torch.ones(4)
-
-
-class Spin(Likelihood):
-    """x = ±1: a likelihood of one's own, with the base's nll and hessian."""
-
-    def __repr__(self):
-        return "Spin()"
-
-    def A(self, s):  # noqa: N802
-        return torch.logaddexp(s, -s)
-
-    def T(self, x, like):  # noqa: N802
-        return x.to(like.dtype)
-
-    def mean(self, s):
-        return s.tanh()
-
-    def sample(self, s, generator=None):
-        return 2 * torch.bernoulli(torch.sigmoid(2 * s), generator=generator) - 1
-
-
-class TestSpinContract(LikelihoodContract):
-    def likelihood(self):
-        return Spin()
-
-    def support(self):
-        return torch.tensor([-1, 1]), torch.ones(2)
-
-
-class Vector(Likelihood):
-    """x ~ N(s, 1) over the last dimension together: event_dim 1, and x of the shape of s."""
-
-    event_dim = 1
-
-    def A(self, s):  # noqa: N802
-        return s.square().sum(-1) / 2
-
-    def T(self, x, like):  # noqa: N802
-        return x.to(like.dtype)
-
-    def log_nu(self, x):
-        return -x.square().sum(-1) / 2 - x.shape[-1] / 2 * math.log(2 * math.pi)
-
-    def mean(self, s):
-        return s
-
-    def sample(self, s, generator=None):
-        return s + torch.randn(s.shape, dtype=s.dtype, generator=generator)
-
-
-class TestVectorContract(LikelihoodContract):
-    def likelihood(self):
-        return Vector()
-
-    def natural_parameters(self):
-        return torch.randn(3, 2, dtype=F64, generator=generator())
-
-    def support(self):
-        axis = torch.linspace(-9, 9, 121, dtype=F64)
-        grid = torch.cartesian_prod(axis, axis)
-        return grid, torch.full((len(grid),), (18 / 120) ** 2, dtype=F64)
-
-
-class WrongMean(Spin):
-    def mean(self, s):
-        return (1.001 * s).tanh()
-
-
-class WrongHessian(Spin):
-    def hessian(self, s):
-        return lambda v: 1.001 * (1 - s.tanh() ** 2) * v
-
-
-class NegativeHessian(Spin):
-    def hessian(self, s):
-        return lambda v: -(1 - s.tanh() ** 2) * v
-
-
-class AsymmetricHessian(Spin):
-    def hessian(self, s):
-        return lambda v: v.roll(1, -1) + 0 * s
-
-
-class Unnormalised(Spin):
-    def log_nu(self, x):
-        return torch.full_like(x, 0.01)
-
-
-class OtherNll(Spin):
-    def nll(self, s, x):
-        return super().nll(s, x) + 0.01
-
-
-class NoGradient(Spin):
-    def nll(self, s, x):
-        return super().nll(s, x).detach() + 0 * s
-
-
-class WrongA(Spin):
-    def A(self, s):  # noqa: N802
-        return super().A(s) + 0.01 * s
-
-    def nll(self, s, x):
-        return Spin().nll(s, x)
-
-
-class BiasedDraws(Spin):
-    def sample(self, s, generator=None):
-        return super().sample(s + 0.05, generator)
-
-
-class NarrowDraws(Spin):
-    def sample(self, s, generator=None):
-        first, second = super().sample(s, generator), super().sample(s, generator)
-        return (first + second) / 2
-
-
-class GlobalDraws(Spin):
-    def sample(self, s, generator=None):
-        return super().sample(s, generator=None)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "test"),
-    [
-        (WrongMean, "test_mean_is_the_mean_of_x"),
-        (WrongHessian, "test_hessian_of_A_is_the_variance_of_T"),
-        (WrongHessian, "test_hessian_is_the_second_derivative_of_A"),
-        (NegativeHessian, "test_hessian_is_symmetric_and_positive"),
-        (AsymmetricHessian, "test_hessian_is_symmetric_and_positive"),
-        (Unnormalised, "test_the_density_is_complete"),
-        (OtherNll, "test_the_density_is_complete"),
-        (OtherNll, "test_nll_is_that_of_the_exponential_family"),
-        (NoGradient, "test_nll_is_that_of_the_exponential_family"),
-        (WrongA, "test_gradient_of_A_is_the_mean_of_T"),
-        (WrongA, "test_nll_is_that_of_the_exponential_family"),
-        (BiasedDraws, "test_draws_have_the_mean_and_the_variance"),
-        (NarrowDraws, "test_draws_have_the_mean_and_the_variance"),
-        (GlobalDraws, "test_draws_are_reproducible"),
-    ],
-)
-def test_the_contract_catches(wrong, test):
-    contract = TestSpinContract()
-    getattr(contract, test)()
-    contract.likelihood = wrong
-    with pytest.raises(AssertionError):
-        getattr(contract, test)()
-
-
-def test_the_contract_asks_for_its_hooks():
-    with pytest.raises(NotImplementedError, match=r"likelihood\(\)"):
-        LikelihoodContract().likelihood()
-    with pytest.raises(NotImplementedError, match=r"support\(\)"):
-        LikelihoodContract().support()
 
 
 # ------------------------------------------------------------------------- values, against scipy
@@ -545,92 +348,3 @@ def test_no_gradient_flows_through_a_draw(lik):
     x = lik.sample(s)
     assert not x.requires_grad
     assert x.dtype == (torch.int64 if lik.event_dim else s.dtype)
-
-
-@pytest.mark.parametrize("s", [50.0, 100.0, math.nan])
-def test_poisson_refuses_rates_that_torch_cannot_draw(s):
-    with pytest.raises(InvalidValue, match=r"likelihoods\.Poisson: cannot draw counts at the rate"):
-        Poisson().sample(torch.tensor([0.0, s]))
-
-
-# ---------------------------------------------------------------------------------- names and errors
-
-
-def test_the_registry_names_every_likelihood():
-    assert {name: cls() for name, cls in LIKELIHOODS.items()} == {
-        "bernoulli": Bernoulli(),
-        "gaussian": Gaussian(variance=1.0),
-        "poisson": Poisson(),
-        "categorical": Categorical(),
-    }
-
-
-def test_likelihoods_are_values():
-    assert Gaussian(2) == Gaussian(variance=2.0) != Gaussian()
-    assert type(Gaussian(2).variance) is float
-    assert Gaussian(np.float64(2.0)) in {Gaussian(2.0)}
-    assert repr(Gaussian(2)) == "Gaussian(variance=2.0)"
-    with pytest.raises(AttributeError):
-        Gaussian().variance = 2.0
-    with pytest.raises(TypeError, match="abstract"):
-        Likelihood()
-
-
-S = torch.zeros(2, 3)
-X = torch.zeros(2, 3)
-IDS = torch.zeros(2, dtype=torch.int64)
-
-
-def with_value(x: Tensor, value: float) -> Tensor:
-    x = x.clone()
-    x.view(-1)[-1] = value
-    return x
-
-
-NLL_ERRORS = [
-    (Bernoulli(), S, [0.0], InvalidType, "likelihoods.Bernoulli: x must be a tensor, got list. Convert it with torch.as_tensor(x)."),
-    (Poisson(), 1.0, X, InvalidType, "likelihoods.Poisson: s must be a tensor, got float. Convert it with torch.as_tensor(s)."),
-    (Categorical(), S, 1, InvalidType, "likelihoods.Categorical: x must be a tensor, got int. Convert it with torch.as_tensor(x)."),
-    (Categorical(), S.long(), IDS, InvalidType, "likelihoods.Categorical: the natural parameter s must be a floating-point tensor, got torch.int64. Convert it, e.g. s.float()."),
-    (Gaussian(), S, X[:1], InvalidValue, "likelihoods.Gaussian: x has shape (1, 3) and s has shape (2, 3); expected equal shapes, one x for each law that s describes. Reshape or expand x."),
-    (Poisson(), S, X[0], InvalidValue, "likelihoods.Poisson: x has shape (3,) and s has shape (2, 3); expected equal shapes, one x for each law that s describes. Reshape or expand x."),
-    (Categorical(), S, IDS[:1], InvalidValue, "likelihoods.Categorical: x has shape (1,) and s has shape (2, 3); expected s.shape == (*x.shape, O), one x for each law that s describes. Reshape or expand x."),
-    (Categorical(), S, X.long(), InvalidValue, "likelihoods.Categorical: x has shape (2, 3) and s has shape (2, 3); expected s.shape == (*x.shape, O), one x for each law that s describes. Reshape or expand x."),
-    (Categorical(), S[0, 0], IDS[0], InvalidValue, "likelihoods.Categorical: x has shape () and s has shape (); expected s.shape == (*x.shape, O), one x for each law that s describes. Reshape or expand x."),
-    (Bernoulli(), S, with_value(X, 0.5), InvalidValue, "likelihoods.Bernoulli: x must be 0 or 1, got 0.5 with s of shape (2, 3). Threshold it first, e.g. x > 0.5."),
-    (Bernoulli(), S, with_value(X.long(), 2), InvalidValue, "likelihoods.Bernoulli: x must be 0 or 1, got 2 with s of shape (2, 3). Threshold it first, e.g. x > 0.5."),
-    (Poisson(), S, with_value(X, -1), InvalidValue, "likelihoods.Poisson: x must be a whole number, 0 or more, got -1.0 with s of shape (2, 3). For real-valued data use likelihoods.Gaussian."),
-    (Poisson(), S, with_value(X, 1.5), InvalidValue, "likelihoods.Poisson: x must be a whole number, 0 or more, got 1.5 with s of shape (2, 3). For real-valued data use likelihoods.Gaussian."),
-    (Poisson(), S, with_value(X, math.inf), InvalidValue, "likelihoods.Poisson: x must be a whole number, 0 or more, got inf with s of shape (2, 3). For real-valued data use likelihoods.Gaussian."),
-    (Gaussian(), S, with_value(X, math.nan), InvalidValue, "likelihoods.Gaussian: x must be finite, got nan with s of shape (2, 3). Leave out or fill in missing values first."),
-    (Categorical(), S, X[:, 0], InvalidType, "likelihoods.Categorical: x must hold integer class numbers, got torch.float32. Convert one-hot or probability targets with x.argmax(-1)."),
-    (Categorical(), S, IDS.bool(), InvalidType, "likelihoods.Categorical: x must hold integer class numbers, got torch.bool. Convert one-hot or probability targets with x.argmax(-1)."),
-    (Categorical(), S, with_value(IDS, 3), InvalidValue, "likelihoods.Categorical: x must be one of the classes 0 ... O - 1, got 3 with s of shape (2, 3). To leave entries out, select the others: nll(s[keep], x[keep])."),
-    (Categorical(), S, with_value(IDS, -100), InvalidValue, "likelihoods.Categorical: x must be one of the classes 0 ... O - 1, got -100 with s of shape (2, 3). To leave entries out, select the others: nll(s[keep], x[keep])."),
-    (Categorical(), S[:, :0], IDS, InvalidValue, "likelihoods.Categorical: x must be one of the classes 0 ... O - 1, got 0 with s of shape (2, 0). To leave entries out, select the others: nll(s[keep], x[keep])."),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("lik", "s", "x", "error", "message"), NLL_ERRORS)
-def test_errors_of_nll_and_of_the_statistic(lik, s, x, error, message):
-    with pytest.raises(error, match=f"^{re.escape(message)}$"):
-        lik.nll(s=s, x=x)
-    with pytest.raises(error, match=f"^{re.escape(message)}$"):
-        lik.T(x, like=s)
-
-
-@pytest.mark.parametrize(
-    ("variance", "error", "message"),
-    [
-        (0.0, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got 0. Scale the data so that σ² is near 1."),
-        (-1, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got -1. Scale the data so that σ² is near 1."),
-        (math.nan, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got nan. Scale the data so that σ² is near 1."),
-        (math.inf, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got inf. Scale the data so that σ² is near 1."),
-        ("1", InvalidType, "likelihoods.Gaussian: variance must be a number, got '1' (str). Pass a float, e.g. Gaussian(variance=1.0)."),
-        (True, InvalidType, "likelihoods.Gaussian: variance must be a number, got True (bool). Pass a float, e.g. Gaussian(variance=1.0)."),
-        (torch.tensor(1.0), InvalidType, "likelihoods.Gaussian: variance must be a number, got tensor(1.) (Tensor). Pass a float, e.g. Gaussian(variance=1.0)."),
-    ],
-)  # fmt: skip
-def test_errors_of_the_variance(variance, error, message):
-    with pytest.raises(error, match=f"^{re.escape(message)}$"):
-        Gaussian(variance=variance)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,7 +15,7 @@ from torch.testing import assert_close
 
 import noisin
 from noisin import noise
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidValue
 from tests import oracle, stats
 from tests.cases import ALL, KINDS, LAYOUTS, PLAIN, UNFED, Case, F, H
 
@@ -134,19 +133,6 @@ def test_sigmoid_without_noise(bidirectional: bool, bias: bool) -> None:
 
 
 @pytest.mark.parametrize("case", PLAIN + UNFED, ids=str)
-def test_noise_while_training_only(case: Case) -> None:
-    rnn, x = case.make(), torch.randn(5, 2, F, dtype=torch.float64)
-    with torch.no_grad():
-        assert not torch.equal(rnn(x)[0], rnn(x)[0])
-        rnn.eval()
-        clean = rnn(x)[0]
-        assert torch.equal(rnn(x)[0], clean)
-        rnn.train()
-        assert not torch.equal(rnn(x)[0], clean)
-        assert_close(rnn(x, eps=0 * case.eps(5, 2))[0], clean)
-
-
-@pytest.mark.parametrize("case", PLAIN + UNFED, ids=str)
 def test_eps_is_applied_whenever_given(case: Case) -> None:
     x, eps = torch.randn(5, 2, F, dtype=torch.float64), case.eps(5, 2)
     rnn = case.make()
@@ -182,90 +168,6 @@ def test_padding_and_slices_of_clean_layers_are_ignored(feedback: bool) -> None:
     spoilt[-1, 0, 0, 0] = torch.nan
     with pytest.raises(InvalidValue, match="NaN or infinity at steps that are used"):
         rnn(x, eps=spoilt)
-
-
-@pytest.mark.parametrize("feedback", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_noise_is_drawn_for_real_steps_only(kind: str, feedback: bool) -> None:
-    """A packed batch draws as many numbers as it has real steps, whatever is padded around them."""
-    drawn: list[tuple[int, ...]] = []
-
-    class Spy:
-        variance = 1.0
-
-        def sample(self, shape: Any, *, like: Tensor, generator: Any = None) -> Tensor:
-            drawn.append(tuple(shape))
-            return torch.randn(shape, dtype=like.dtype, generator=generator)
-
-    case = Case(kind, feedback=feedback)
-    rnn = case.make(Spy())
-    drawn.clear()
-    rnn(pack_sequence([torch.randn(n, F, dtype=torch.float64) for n in LENGTHS], False))
-    assert drawn == [(sum(LENGTHS), case.output_size)] * 2
-
-
-@pytest.mark.parametrize("feedback", [True, False])
-@pytest.mark.parametrize("share", ["step", "sequence"])
-def test_share(share: str, feedback: bool) -> None:
-    """Recover the noise from additive output: it is fresh per step, or one per sequence."""
-    case = Case("tanh", "additive", feedback, num_layers=1)
-    rnn = case.make(share=share)
-    x = pack_sequence(
-        [torch.randn(n, F, dtype=torch.float64) for n in LENGTHS], enforce_sorted=False
-    )
-    output, lengths = pad_packed_sequence(rnn(x)[0])
-    inputs, _ = pad_packed_sequence(x)
-    w = rnn.all_weights[0]
-    for n, length in enumerate(lengths):
-        h = torch.zeros(H, dtype=torch.float64)
-        eps = []
-        for t in range(length):
-            f = torch.tanh(inputs[t, n] @ w[0].T + w[2] + h @ w[1].T + w[3])
-            eps.append(output[t, n] - f)
-            h = output[t, n] if feedback else f
-        spread = torch.stack(eps).std(dim=0, correction=0).max() if length > 1 else torch.ones(())
-        assert bool(spread < 1e-9) == (share == "sequence" and length > 1)
-
-
-def test_noise_is_independent_per_row_unit_layer_and_direction() -> None:
-    case = Case("lstm", "additive", feedback=False, bidirectional=True)
-    rnn = case.make(noise.Gaussian(1.0))
-    x = torch.zeros(50, 40, F, dtype=torch.float64)
-    clean = rnn.eval()(x)[0]
-    eps = rnn.train()(x)[0] - clean  # also the noise that layer 1 passed on, through layer 2
-    last = Case("lstm", "additive", False, "last", True).make(noise.Gaussian(1.0))
-    last.load_state_dict(rnn.state_dict())
-    eps = (last(x)[0] - clean).detach().flatten(0, 1)
-    stats.assert_mean(eps.numpy().ravel(), 0.0, 1.0)
-    correlation = torch.corrcoef(eps.T) - torch.eye(8)
-    for value in correlation[torch.triu(torch.ones(8, 8), 1) > 0]:
-        stats.assert_mean(value.reshape(1).numpy(), 0.0, len(eps) ** -0.5)
-
-
-def test_noise_may_differ_per_layer() -> None:
-    rnn = Case("tanh", "additive", feedback=False).make([None, noise.Gaussian(0.1)])
-    first = Case("tanh", "additive", feedback=False).make([noise.Gaussian(0.1), None])
-    x = torch.zeros(5, 2, F, dtype=torch.float64)
-    assert rnn._injecting_layers(given=False) == [1]
-    assert first._injecting_layers(given=False) == [0]
-    first.load_state_dict(rnn.state_dict())
-    assert not torch.equal(rnn(x)[0], first(x)[0])
-    eps = torch.ones(2, 5, 2, H, dtype=torch.float64)
-    only_last, _ = rnn(x, eps=eps)
-    assert_close(only_last, rnn.eval()(x)[0] + 1)
-
-
-@pytest.mark.parametrize("case", PLAIN + UNFED, ids=str)
-def test_a_generator_alone_decides_the_noise(case: Case) -> None:
-    g = torch.Generator()
-    rnn, x = case.make(generator=g), torch.randn(5, 2, F, dtype=torch.float64)
-    before = torch.get_rng_state()
-    g.manual_seed(5)
-    first = rnn(x)[0]
-    assert not torch.equal(rnn(x)[0], first)
-    g.manual_seed(5)
-    assert torch.equal(rnn(x)[0], first)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("case", [c for c in PLAIN if c.kind != "gru-read"], ids=str)
@@ -393,122 +295,6 @@ def test_a_sequence_does_not_feel_its_batch(lengths: list[int], bi: bool) -> Non
         assert_close(c_n[:, n], c)
 
 
-def test_signature_is_torchs_plus_keywords() -> None:
-    positional = noisin.RNN(F, H, 2, "relu", False, True, 0.1, True)
-    theirs = nn.RNN(F, H, 2, "relu", False, True, 0.1, True)
-    for name in ("num_layers", "nonlinearity", "bias", "batch_first", "dropout", "bidirectional"):
-        assert getattr(positional, name) == getattr(theirs, name)
-    lstm = noisin.LSTM(F, H, 2, False, True, 0.1, True, 2)
-    assert (lstm.num_layers, lstm.bias, lstm.proj_size) == (2, False, 2)
-    assert isinstance(lstm, nn.LSTM)
-    with pytest.raises(TypeError):
-        noisin.LSTM(F, H, 2, False, True, 0.1, True, 2, None, None, noise.Gaussian(1.0))
-
-
-def test_repr_shows_the_noise() -> None:
-    rnn = noisin.GRU(3, 4, noise=noise.Gaussian(0.5), share="sequence", feedback=False)
-    assert repr(rnn) == (
-        "GRU(3, 4, noise=Gaussian(gamma=0.5), mode='multiplicative', feedback=False, "
-        "share='sequence', noisy_layers='all', site='read')"
-    )
-
-
-def test_a_gru_with_noise_on_its_state_warns() -> None:
-    with pytest.warns(UserWarning, match=r"grows by u²\(1 \+ variance\) a step.*site='read'"):
-        noisin.GRU(F, H, noise=noise.Gaussian(1.1), site="state")
-    noisin.GRU(F, H, noise=noise.Gaussian(1.1), site="state", feedback=False)  # no carry, no growth
-    noisin.GRU(F, H, site="state")
-
-
-def test_a_reading_gru_does_not_explode_and_a_literal_one_does() -> None:
-    """The reason for site="read": a large update gate and gamma 1.1."""
-    largest = {}
-    for site in ("read", "state"):
-        rnn = Case(f"gru-{site}", num_layers=1).make(noise.Gaussian(1.1))
-        with torch.no_grad():
-            rnn.bias_ih_l0[H : 2 * H] = 4.0  # u close to 1
-        largest[site] = rnn(torch.randn(200, 50, F, dtype=torch.float64))[0].abs().max()
-    assert largest["read"] < 20
-    assert largest["state"] > 1000
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"mode": "sum"}, InvalidValue, "mode must be 'multiplicative' or 'additive', got 'sum'"),
-        ({"feedback": "no"}, InvalidValue, "feedback must be True or False, got 'no'"),
-        ({"feedback": 1}, InvalidValue, "feedback must be True or False, got 1"),
-        ({"noisy_layers": "first"}, InvalidValue, "noisy_layers must be 'all' or 'last' or 'none'"),
-        ({"noisy_layers": [0]}, InvalidValue, r"got \[0\]"),
-        ({"share": "batch"}, InvalidValue, "share must be 'step' or 'sequence'"),
-        ({"generator": 3}, InvalidType, r"Generator\(\).manual_seed\(3\)"),
-        ({"noise": noise.Gaussian}, InvalidType, "Pass an instance"),
-        ({"noise": 0.5}, InvalidType, "noise.Gaussian"),
-        ({"noise": [noise.Gaussian(1.0)]}, InvalidValue, r"needs 2 entries \(num_layers\), got 1"),
-        ({"noise": [noise.Gaussian(1.0), 3]}, InvalidType, "got 3"),
-        ({"nonlinearity": "gelu"}, InvalidValue, "'tanh' or 'relu' or 'sigmoid', got 'gelu'"),
-    ],
-)
-def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        noisin.RNN(F, H, num_layers=2, **arguments)
-
-
-def test_bad_site() -> None:
-    with pytest.raises(InvalidValue, match="site must be 'read' or 'state', got 'carry'"):
-        noisin.GRU(F, H, site="carry")
-
-
-@pytest.mark.parametrize(
-    ("x", "hx", "eps", "message"),
-    [
-        (
-            (5, 2, F),
-            None,
-            (2, 5, 3, H),
-            r"expected eps of shape \(2, 5, 2, 4\), got \(2, 5, 3, 4\)",
-        ),
-        ((5, 2, F), None, (2, 2, 5, H), "whatever batch_first is"),
-        ((5, F), None, (2, 5, 1, H), r"expected eps of shape \(2, 5, 4\)"),
-        (
-            (5, 2, F),
-            (2, 3, H),
-            None,
-            r"expected an initial state of shape \(2, 2, 4\), got \(2, 3, 4\)",
-        ),
-        ((5, F), (2, 1, H), None, r"shape \(2, 4\), got \(2, 1, 4\)"),
-        ((5, 2, F + 1), None, None, "Expected 3, got 4"),
-        ((0, 2, F), None, None, "at least one time step"),
-        ((5, 2, F, 1), None, None, "2 dimensions .* or 3"),
-    ],
-)
-def test_bad_shapes(x: Any, hx: Any, eps: Any, message: str) -> None:
-    rnn = noisin.LSTM(F, H, num_layers=2, noise=noise.Gaussian(1.0))
-    state = None if hx is None else (torch.zeros(hx), torch.zeros(hx))
-    given_eps = None if eps is None else torch.zeros(eps)
-    with pytest.raises((InvalidValue, RuntimeError), match=message):
-        rnn(torch.zeros(x), state, eps=given_eps)
-
-
-def test_bad_values() -> None:
-    rnn = noisin.LSTM(F, H, noise=noise.Gaussian(1.0))
-    x = torch.zeros(5, 2, F)
-    with pytest.raises(InvalidType, match=r"a tuple \(h_0, c_0\) of tensors, got Tensor"):
-        rnn(x, torch.zeros(1, 2, H))
-    with pytest.raises(InvalidType, match="a tensor h_0, got tuple"):
-        noisin.GRU(F, H, noise=noise.Gaussian(1.0))(x, (torch.zeros(1, 2, H),))
-    with pytest.raises(InvalidValue, match="NaN or infinity"):
-        rnn(x, eps=torch.full((1, 5, 2, H), torch.nan))
-    with pytest.raises(
-        InvalidType, match=r"floating-point tensor of centred noise, got a tensor of"
-    ):
-        rnn(x, eps=torch.zeros(1, 5, 2, H, dtype=torch.int64))
-    with pytest.raises(InvalidType, match="got list"):
-        rnn(x, eps=[0.0])
-    with pytest.raises(ValueError, match="dtype"):
-        rnn(x.double())
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("noisy_layers", ["all", "last"])
 @pytest.mark.parametrize("share", ["step", "sequence"])
@@ -538,19 +324,6 @@ def test_replicas_of_data_parallel_have_no_parameters_of_their_own() -> None:
     for name, weight in rnn.named_parameters():
         object.__setattr__(replica, name, weight.detach())
     assert torch.equal(replica(x, eps=eps)[0], rnn(x, eps=eps)[0])
-
-
-@pytest.mark.parametrize("x", [[1.0, 2.0], np.zeros((5, 2, F))])
-def test_an_input_that_is_no_tensor(x: Any) -> None:
-    with pytest.raises(InvalidType, match="expected a tensor or a PackedSequence, got"):
-        noisin.LSTM(F, H, noise=noise.Gaussian(1.0))(x)
-
-
-def test_a_state_of_another_dtype() -> None:
-    h = torch.zeros(1, 2, H)
-    for wrong in (h.double(), h.long()):
-        with pytest.raises(InvalidType, match="expected an initial state of torch.float32"):
-            noisin.GRU(F, H, noise=noise.Gaussian(1.0))(torch.zeros(5, 2, F), wrong)
 
 
 def test_packed_output_is_packed_as_the_input() -> None:
