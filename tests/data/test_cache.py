@@ -54,18 +54,6 @@ def test_the_order_of_splits_counts(tmp_path: Path) -> None:
     assert load(tmp_path / "a").sha256 != load(tmp_path / "b").sha256
 
 
-def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOISIN_CACHE", "/here")
-    assert cache.folder() == Path("/here")
-    monkeypatch.delenv("NOISIN_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/there")
-    assert cache.folder() == Path("/there/noisin")
-    monkeypatch.setenv("HOME", "/home/me")
-    for ignored in ("", "not/absolute"):
-        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
-        assert cache.folder() == Path("/home/me/.cache/noisin")
-
-
 def test_damage_is_seen_and_mended(folder: Path, place: Path) -> None:
     first = load(folder).train.tolist()  # a copy: a mapped file must not be cut short under its map
     (entry,) = entries(place)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from noisin.data import cache, load
+from noisin import places
+from noisin.data import load
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidData, Unavailable
 from tests.data.conftest import write_folder
@@ -61,14 +62,14 @@ def test_downloaded_once(served: Path, capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_a_damaged_download_is_fetched_again(served: Path) -> None:
     load("ptb")
-    kept = cache.folder() / "text" / "ptb" / "valid.txt"
+    kept = places.cache() / "text" / "ptb" / "valid.txt"
     kept.write_text("damaged")
     load("ptb")
     assert kept.read_text() == (served / "valid.txt").read_text()
 
 
 def test_a_download_that_was_killed(served: Path) -> None:
-    left = cache.folder() / "text" / "ptb" / "tmp1a2b3c4d"
+    left = places.cache() / "text" / "ptb" / "tmp1a2b3c4d"
     left.parent.mkdir(parents=True)
     left.write_text("half")
     os.utime(left, (0, 0))
@@ -88,7 +89,7 @@ def test_wrong_bytes(served: Path) -> None:
     (served / "test.txt").write_text("something else\n")
     with pytest.raises(InvalidData, match=r"test.txt is not the expected file.*--data FOLDER"):
         load("ptb")
-    assert not (cache.folder() / "text" / "ptb" / "test.txt").exists()
+    assert not (places.cache() / "text" / "ptb" / "test.txt").exists()
 
 
 def test_not_found(served: Path) -> None:

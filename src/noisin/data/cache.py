@@ -23,6 +23,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from noisin import places
 from noisin.data.vocab import Vocabulary
 from noisin.errors import NoisinError, Unavailable
 
@@ -42,17 +43,9 @@ class Entry:
     ids: tuple[Ids, Ids, Ids]
 
 
-def folder() -> Path:
-    """``NOISIN_CACHE``, else ``noisin`` in the user's cache folder."""
-    if place := os.environ.get("NOISIN_CACHE"):
-        return Path(place)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "noisin"
-
-
 def entry_path(key: str) -> Path:
     """Where the entry of that key is kept."""
-    return folder() / "ids" / f"{key}-{FORMAT}.ids"
+    return places.cache() / "ids" / f"{key}-{FORMAT}.ids"
 
 
 def remove_stale(folder: Path, pattern: str) -> None:
@@ -165,8 +158,8 @@ def _put_aside(write: Callable[[Writer], None]) -> Entry:
         raise
     except OSError as error:
         raise Unavailable(
-            f"No room for the ids, neither in the cache {folder()} nor in the temporary folder: "
-            f"{error}. Set NOISIN_CACHE to a folder that can be written."
+            f"No room for the ids, neither in the cache nor in the temporary folder: {error}. "
+            f"Set NOISIN_CACHE to a folder that can be written."
         ) from None
     if entry is None:
         raise Unavailable("A temporary file does not hold what was written to it. Check the disk.")

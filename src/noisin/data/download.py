@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from noisin import places
 from noisin.data import cache
 from noisin.errors import InvalidData, NoisinError, Unavailable
 
@@ -21,7 +22,7 @@ def fetched(name: str, url: str, sha256: Mapping[str, str]) -> Iterator[dict[str
     """
     with tempfile.TemporaryDirectory() as aside:
         try:
-            files = _fetch(cache.folder() / "text" / name, name, url, sha256)
+            files = _fetch(places.cache() / "text" / name, name, url, sha256)
         except NoisinError:
             raise
         except (OSError, RuntimeError):

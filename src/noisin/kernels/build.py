@@ -18,6 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from noisin import places
+
 logger = logging.getLogger("noisin.kernels")
 
 HERE = Path(__file__).parent
@@ -86,10 +88,8 @@ def _processor() -> str:
 
 
 def _folder() -> Path:
-    """The user's own cache directory: whoever can write to it can run code as the user."""
-    base = os.environ.get("NOISIN_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base else Path.home() / ".cache"
-    folder = root / ("kernels" if os.environ.get("NOISIN_CACHE") else "noisin/kernels")
+    """The user's own cache folder: whoever can write to it can run code as the user."""
+    folder = places.cache() / "kernels"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _owned(folder)
     folder.chmod(0o700)

@@ -1,0 +1,18 @@
+"""Where this package keeps what it can make again: compiled kernels, texts and their ids."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache() -> Path:
+    """``NOISIN_CACHE``, else ``noisin`` in the user's cache folder.
+
+    Raises:
+        RuntimeError: where the user has no home.
+    """
+    if place := os.environ.get("NOISIN_CACHE"):
+        return Path(place)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "noisin"
