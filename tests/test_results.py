@@ -70,6 +70,31 @@ def test_the_main_job(words: str, label: str) -> None:
     assert row in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_report_is_about_all_of_them() -> None:
+    page = (RESULTS / "report.html").read_text(encoding="utf-8")
+    assert f"{len(RUNS)} runs" in page
+    assert all(run.name in page for run in RUNS)
+
+
+@pytest.mark.parametrize(
+    ("words", "label"),
+    [
+        ("no noise", "no noise"),
+        ("Gaussian noise, std 0.5", "gaussian γ 0.5"),
+        ("Gaussian noise, std 1", "gaussian γ 1"),
+        ("Bernoulli noise, std 0.5", "bernoulli std 0.5"),
+        ("dropout", "dropout 0.5/0.4/0.5"),
+        ("dropout and Gaussian noise, std 0.5", "dropout 0.5/0.4/0.5 + gaussian γ 0.5"),
+    ],
+)
+def test_penn_treebank(words: str, label: str) -> None:
+    """As the project's page has it."""
+    (task,) = [task for task in tasks(RUNS) if task.title == "ptb, LSTM 2×200"]
+    (point,) = [point for point in task.points if point.label == label]
+    row = f"| {words} | {point.train} | {point.valid} | {point.test} | {point.gap} |"
+    assert row in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_commands_are_there() -> None:
     """What the page tells to type has a name that exists."""
     named = re.findall(r"^noisin train ([a-z]\S*)", PAGE, re.MULTILINE)
