@@ -110,9 +110,7 @@ def _notes(line: Line) -> tuple[str, ...]:
 
 
 def _perplexity(mean: Mean | None) -> str:
-    if mean is None:
-        return MISSING
-    return f"{mean.mean:.1f}" + ("" if mean.std is None else f" ± {mean.std:.1f}")
+    return MISSING if mean is None else str(mean)
 
 
 def _is_recurrent(line: Line) -> bool:
