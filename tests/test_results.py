@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
@@ -55,6 +56,13 @@ def test_the_tables_are_those_of_the_records(task: Task) -> None:
     assert formats.markdown(sheet(task)) in PAGE
 
 
+def test_the_analyses_of_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found = doctest.testfile(str(RESULTS / "README.md"), module_relative=False)
+    assert found.attempted
+    assert found.failed == 0
+
+
 def test_the_report_is_about_all_of_them() -> None:
     page = (RESULTS / "report.html").read_text(encoding="utf-8")
     assert f"{len(RUNS)} runs" in page
@@ -65,7 +73,7 @@ def test_the_report_is_about_all_of_them() -> None:
     ("title", "words", "label"),
     [
         (MANUAL, "no noise", "no noise"),
-        (MANUAL, "Gaussian noise, gamma 0.5", "gaussian γ 0.5"),
+        (MANUAL, "Gaussian noise, gamma 0.5", "gaussian std 0.5"),
         (MANUAL, "dropout, rate 0.2", "dropout 0.2"),
         (PTB, "no noise", "no noise"),
         (PTB, "Gaussian noise, std 0.5", "gaussian γ 0.5"),
