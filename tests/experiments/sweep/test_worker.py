@@ -165,6 +165,28 @@ def test_what_others_are_at_is_left_to_them(two: Sweep, tmp_path: Path) -> None:
     assert trial.user_attrs == {TASK: 0}
 
 
+def test_what_is_over_is_told_once(two: Sweep, tmp_path: Path) -> None:
+    """Runs are complete in their folders, and the study does not know it yet."""
+
+    def look() -> list[tuple[int, str]]:
+        with Turn(tmp_path):
+            toy.ledger(two, tmp_path).recover()
+        return toy.trials(two, tmp_path)
+
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    toy.take(two, tmp_path, [socket.gethostname(), sleeper.pid])
+    for task in two.tasks:
+        run = task.runs[0]
+        Trainer(run.config, tmp_path / "toy" / f"{run.name}-{run.digest[:12]}").fit()
+    assert look() == [(0, "RUNNING"), (1, "WAITING")], "left to who is at it, or will be"
+    sleeper.kill()
+    sleeper.communicate()
+    assert look() == [(0, "FAIL"), (1, "WAITING"), (0, "COMPLETE")], "it has died before"
+    worker_here = Worker(toy.job(two, tmp_path), Flag(), pytest.fail)  # who trains would tell it
+    assert worker_here._take()
+    assert look() == [(0, "FAIL"), (1, "COMPLETE"), (0, "COMPLETE")]
+
+
 def test_a_trial_without_a_heartbeat_is_failed_by_optuna_and_taken_over(
     two: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

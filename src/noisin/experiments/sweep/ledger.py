@@ -63,7 +63,10 @@ class Ledger:
         return waiting[0] if waiting else None
 
     def recover(self) -> None:
-        """Enqueue what nobody does and nobody has done. Who calls it has the turn."""
+        """Of the tasks that nobody is at, enqueue what is open and enter what is over.
+
+        Who calls it has the turn.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what Optuna calls experimental
             optuna.storages.fail_stale_trials(self.study)  # else only when a trial begins
@@ -72,10 +75,14 @@ class Ledger:
             mine = trials.get(number, [])
             standing = self._standing(number, mine, folders)
             states = {trial.state for trial in mine}
+            told = standing.is_over and states & {TrialState.COMPLETE, TrialState.PRUNED}
+            # Who is at a task, or will be, tells the study of it: a run may be over in its folder
+            # a moment before. If we told it too, a search would learn it twice.
+            if told or TrialState.WAITING in states or not self._is_left_alone(mine):
+                continue
             if standing.is_over:
-                if not states & {TrialState.COMPLETE, TrialState.PRUNED}:
-                    self._enter(number, mine, standing)
-            elif TrialState.WAITING not in states and self._is_left_alone(mine):
+                self._enter(number, mine, standing)
+            else:
                 self.study.add_trial(_again(number, mine, TrialState.WAITING))
 
     def refuse(self, trial: optuna.Trial, message: str) -> None:
