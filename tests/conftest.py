@@ -1,8 +1,9 @@
-"""One thread per process, and the count of statistical checks behind the false-alarm rate."""
+"""What every test process begins with, and the count behind the false-alarm rate."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from tests import stats
 
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # of those that tests start: more threads than cores crawl
+# Under nohup Ctrl-C is ignored, as it should be; the commands that tests start are to hear it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 _checks_of_workers: list[int] = []
 
 
