@@ -121,6 +121,16 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert f"{out.with_suffix('.svg')} and {out}" in said
 
 
+def test_the_run_that_lacks_is_damaged(tmp_path: Path, capsys: Any) -> None:
+    write_run(tmp_path / "clean", CURVE, **ELMAN)
+    write_run(tmp_path / "noisy", CURVE, **noisy(0.1))
+    (tmp_path / "clean" / "metrics.jsonl").write_text("[1, 2]\n")
+    assert in_process("figure", "1", "--runs", str(tmp_path)) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("left out: clean: ")
+    assert "has no clean run of it" in said.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

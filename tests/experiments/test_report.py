@@ -221,7 +221,7 @@ def test_the_inline_picture_has_the_colours_of_the_page(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path, capsys: Any) -> None:
     write_three(tmp_path)
     assert in_process("report", str(tmp_path)) == 0
-    assert capsys.readouterr().out == f"The report on 5 runs is in {tmp_path / 'report.html'}.\n"
+    assert capsys.readouterr().out == f"The report is in {tmp_path / 'report.html'}. Runs: 5.\n"
     assert (tmp_path / "report.html").read_text() == render(tmp_path)
     out = tmp_path / "other.html"
     assert in_process("report", str(tmp_path), "--out", str(out)) == 0

@@ -35,12 +35,12 @@ def figure(
         raise InvalidValue(f"The paper has one figure, so its number must be 1, got {number}.")
     check_can_draw("figure 1")
     found = collect(runs)
+    for record in found.damaged:
+        print(one_line(f"left out: {record.name}: {record.reason}"))
     selection = figure1.select(found, runs)
     paths = save(figure1.figure_1(selection), out)
     for point in selection.points:
         names = ", ".join(run.name for run in point.counted)
         told = f"{point.label}: valid {point.valid} at epoch {point.best_epochs} ({names})"
         print(one_line(told))
-    for record in found.damaged:
-        print(one_line(f"left out: {record.name}: {record.reason}"))
     print(f"The figure is in {' and '.join(map(str, paths))}.")

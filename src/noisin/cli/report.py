@@ -28,5 +28,5 @@ def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
     from noisin.experiments.report import render
 
     write_atomically(path, render(runs, folder).encode())
-    damaged = f" and {len(runs.damaged)} records that cannot be used" if runs.damaged else ""
-    print(f"The report on {len(runs)} runs{damaged} is in {path}.")
+    damaged = f"; records that cannot be used: {len(runs.damaged)}" if runs.damaged else ""
+    print(f"The report is in {path}. Runs: {len(runs)}{damaged}.")

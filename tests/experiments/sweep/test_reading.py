@@ -180,7 +180,7 @@ WRONG = {
     '[[points]]\ntrain = 3\n"train.lr" = 3': "train.lr is within train, which has a value itself",
     "search = 3": "[search] must hold ranges by name, got 3",
     "[search]\ntrain.lr = {low = 1, high = 2}": "search.trials is missing",
-    "[search]\ntrials = 1": "search.space",
+    "[search]\ntrials = 1": "[search] must have a setting to choose, such as noise.std = {low",
     "[search]\ntrials = 0\ntrain.lr = {low = 1, high = 2}": "search.trials must be 1 or more",
     "[search]\ntrials = 1\nsampler = 'x'\ntrain.lr = {low = 1, high = 2}": "search.sampler must be",
     "[search]\ntrials = 1\ntrain.lr = 3": "[search]: train.lr must be a range such as",

@@ -30,6 +30,7 @@ from noisin.experiments.sweep.definition import LONGEST, Point, Sweep, describe
 from noisin.experiments.sweep.space import MOST, Search, flat, nest, product
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
+RANGE = "{low = 0.1, high = 2.0}"  # as an example
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
 
 
@@ -161,11 +162,13 @@ def _search(search: Any) -> dict[str, Any] | None:
         raise InvalidValue(f"[search] must hold ranges by name, got {search!r:.60}.")
     own = {name: search[name] for name in Search.model_fields if name in search and name != "space"}
     space = flat({name: value for name, value in search.items() if name not in own})
+    if not space:
+        raise InvalidValue(f"[search] must have a setting to choose, such as noise.std = {RANGE}.")
     for name, distribution in space.items():
         if not isinstance(distribution, Mapping):
             raise InvalidValue(
-                f"[search]: {name} must be a range such as {{low = 0.1, high = 2.0}} or "
-                f"{{choices = [1, 2]}}, got {distribution!r:.60}."
+                f"[search]: {name} must be a range such as {RANGE} or {{choices = [1, 2]}}, got "
+                f"{distribution!r:.60}."
             )
     return {**own, "space": space}
 
