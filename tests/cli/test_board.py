@@ -47,9 +47,10 @@ def shown(sweep: Sweep, *steps: Any, terminal: bool = False) -> str:
     return console.file.getvalue()
 
 
-RUNNING = {"run": "b-seed-1", "epoch": 2, "epochs": 8, "done": 0.5, "perplexity": 99.5, "left": 75}
+RUNNING = {"run": "b-seed-1", "epochs": 8, "begun": 0.0}
+RUNNING |= {"epoch": 2, "done": 0.5, "perplexity": 99.5, "left": 75}
 STEPS = (
-    ([OPEN] * 4, [{"run": "[red]a-seed-1", "epochs": 8}]),
+    ([OPEN] * 4, [{"run": "[red]a-seed-1", "epochs": 8, "begun": 0.0}]),
     ([complete(80.0), OPEN, OPEN, OPEN], [RUNNING]),
     ([complete(80.0), complete(82.0), Outcome("diverged"), complete(None)], []),
 )
@@ -91,11 +92,18 @@ def test_the_time_left(monkeypatch: pytest.MonkeyPatch, sweep: Sweep) -> None:
     monkeypatch.setattr("time.monotonic", lambda: now)
     progress = Progress(runs=4, runs_per_task=1)
     before = standings(sweep, complete(80.0), OPEN, OPEN, OPEN)
-    assert progress.seconds_left(progress.done(before, [])) == math.inf
+    assert progress.seconds_left(before, []) == math.inf
     now = 110.0
-    assert progress.done(before, [{"done": 0.5}, {}]) == 1.5
-    assert progress.seconds_left(1.5) == 50.0
-    assert progress.seconds_left(4.0) == 0.0
+    fresh = {"run": "b-seed-1", "begun": 0.0, "done": 0.5}
+    assert progress.seconds_left(before, [fresh]) == 50.0
+    resumed = {"run": "c-seed-1", "begun": 0.25}
+    assert progress.seconds_left(before, [fresh, resumed]) == 45.0, "it has done nothing yet"
+    restarted = {"run": "b-seed-1", "begun": 0.5, "done": 0.5}
+    assert progress.seconds_left(before, [restarted, resumed]) == 45.0, "a worker has died"
+    ended = standings(sweep, complete(80.0), complete(80.0), complete(80.0), OPEN)
+    assert progress.seconds_left(ended, []) == pytest.approx(10.0 / 1.75)
+    ended = standings(sweep, *[complete(80.0)] * 4)
+    assert progress.seconds_left(ended, []) == 0.0
 
 
 def test_a_pruned_point_of_a_search_is_done_with_all_its_seeds(sweep: Sweep) -> None:

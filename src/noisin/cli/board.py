@@ -59,11 +59,11 @@ class Board:
 
     def summary(self, standings: Sequence[Standing], statuses: Sequence[Mapping[str, Any]]) -> str:
         """One line: done, running, time left, best so far."""
-        done = self.progress.done(standings, statuses)
+        left = self.progress.seconds_left(standings, statuses)
         ends = Counter(end.state for standing in standings for end in standing.outcomes)
         told = [f"{self.progress.over(standings)}/{self.total} done"]
         told += [f"{ends[state]} {state}" for state in ENDS if ends[state]]
-        told += [f"{len(statuses)} running", f"{clock(self.progress.seconds_left(done))} left"]
+        told += [f"{len(statuses)} running", f"{clock(left)} left"]
         best = next((row for row in point_rows(standings) if row.valid is not None), None)
         if best is not None:
             told.append(f"best so far {best.point} {best.valid}")

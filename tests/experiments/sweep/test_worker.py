@@ -112,7 +112,10 @@ def test_a_signal_saves_and_the_next_worker_goes_on(two: Sweep, tmp_path: Path) 
     assert toy.states(two, tmp_path) == ["open"] * 2
     assert len(RunRecord(toy.folder(two, tmp_path)).metrics) == 1
     assert toy.trials(two, tmp_path) == [(0, "FAIL"), (1, "WAITING")]
-    assert toy.work(two, tmp_path, "two").trained == ["lr-2-seed-1111", "lr-1-seed-1111"]
+    told = toy.work(two, tmp_path, "two")
+    assert told.trained == ["lr-2-seed-1111", "lr-1-seed-1111"]
+    begun = {message["run"]: message["begun"] for message in told if "begun" in message}
+    assert begun == {"lr-2-seed-1111": 0.0, "lr-1-seed-1111": 0.5}, "one epoch of two"
     Trainer(two.tasks[0].runs[0].config, tmp_path / "alone").fit()
     assert result(toy.folder(two, tmp_path)) == result(tmp_path / "alone")
 

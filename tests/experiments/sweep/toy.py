@@ -70,7 +70,7 @@ class Told(list[dict[str, Any]]):
     @property
     def trained(self) -> list[str]:
         """The runs that were at work, once for each time that they were begun."""
-        return [message["run"] for message in self if message.keys() == {"run", "epochs"}]
+        return [message["run"] for message in self if message.keys() == {"run", "epochs", "begun"}]
 
 
 def work(sweep: Sweep, out: Path, session: str = "one") -> Told:

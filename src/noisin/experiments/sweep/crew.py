@@ -101,11 +101,11 @@ class Crew:
         self.messages: queue.Queue[tuple[Member, Answer]] = queue.Queue()
         self.deaths = 0
         self.standings: list[Standing] = []
+        self._surveyed = -SURVEY
 
     def work(self, flag: Flag) -> None:
         """Until all is over, or until a signal has stopped every worker."""
         told = False
-        surveyed = -SURVEY
         try:
             for _ in range(self.size):
                 self._start()
@@ -117,8 +117,8 @@ class Crew:
                     for member in self.members:
                         member.process.send_signal(flag.signum)
                 self._replace_the_dead(told)
-                if time.monotonic() - surveyed > SURVEY:
-                    self.standings, surveyed = self.ledger.survey(), time.monotonic()
+                if time.monotonic() - self._surveyed > SURVEY:
+                    self.standings, self._surveyed = self.ledger.survey(), time.monotonic()
                 self.show(self.standings, [m.status for m in self.members if m.status])
             self.standings = self.ledger.survey()
             self.show(self.standings, [])
@@ -148,6 +148,7 @@ class Crew:
                 self.say(message["note"])
             elif "over" in message:
                 member.status = {}
+                self._surveyed = -SURVEY  # at once: else it is neither at work nor done
                 self.deaths = 0
             elif "finished" in message:
                 self.deaths = 0

@@ -35,10 +35,13 @@ class Reports:
         look: Callable[[], None],
     ) -> None:
         self.run, self.record, self.trial, self.tell, self.look = run, record, trial, tell, look
+        epochs = run.config.train.epochs
+        begun = len(record.metrics) / epochs  # the part that is done already
+        self._mine = {"run": run.name, "epochs": epochs, "begun": begun}
 
     def begin(self, _: str) -> None:
         """A run starts or goes on: the study hears of the epochs that it has not heard of."""
-        self.tell({"run": self.run.name, "epochs": self.run.config.train.epochs})
+        self.tell(self._mine)
         for metrics in self.record.metrics:
             self._report(metrics)
 
@@ -46,8 +49,8 @@ class Reports:
         """It is so far now."""
         self.look()
         self.tell(
-            {"run": self.run.name, "epoch": status.epoch, "epochs": status.epochs}
-            | {"done": status.done, "perplexity": status.perplexity}
+            self._mine
+            | {"epoch": status.epoch, "done": status.done, "perplexity": status.perplexity}
             | {"left": None if status.seconds_left == float("inf") else status.seconds_left}
         )
 

@@ -109,11 +109,8 @@ class Progress:
     def __init__(self, runs: int, runs_per_task: int) -> None:
         self.runs, self.runs_per_task = runs, runs_per_task
         self._began = time.monotonic()
-        self._before: float | None = None
-
-    def done(self, standings: Iterable[Standing], statuses: Iterable[Mapping[str, Any]]) -> float:
-        """In runs, with the parts of those at work."""
-        return self.over(standings) + sum(float(status.get("done", 0.0)) for status in statuses)
+        self._before: int | None = None  # runs that were over, and parts of others by name,
+        self._begun: dict[str, float] = {}  # when this session came to them
 
     def over(self, standings: Iterable[Standing]) -> int:
         """The runs that are over, or not to be made."""
@@ -124,10 +121,16 @@ class Progress:
             for standing in standings
         )
 
-    def seconds_left(self, done: float) -> float:
-        """Until the end, at the speed so far."""
+    def seconds_left(
+        self, standings: Iterable[Standing], statuses: Sequence[Mapping[str, Any]]
+    ) -> float:
+        """Until the end, at the speed so far, the parts of the runs at work included."""
+        over = self.over(standings)
         if self._before is None:
-            self._before = done
-        made = done - self._before
+            self._before = over
+        for status in statuses:
+            self._begun.setdefault(status["run"], status["begun"])
+        done = over + sum(status.get("done", status["begun"]) for status in statuses)
+        made = done - self._before - sum(self._begun.values())
         elapsed = time.monotonic() - self._began
         return elapsed * (self.runs - done) / made if made > 0 else math.inf
