@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from noisin.experiments import labels
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HIGHEST = 1e9  # a perplexity beyond this is off the picture
 DASHED: Any = (0, (4, 2))
 DOTTED: Any = (0, (1, 1.2))
-FAMILIES: tuple[str, ...] = get_args(FamilyName)
+FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,28 @@ class Line:
 
 OTHERS = Style("muted", MARKERS[0])
 PLAIN = Style("ink", MARKERS[0])
+# By the family of the noise, and of what has none but is not plain either, such as dropout.
+LOOKS: dict[FamilyName | None, Style] = {
+    family: Style(colour, marker)
+    for family, colour, marker in zip((*FAMILIES, None), SERIES, MARKERS[1:], strict=True)
+}
 
 
 def styles(task: Task) -> dict[str, Style]:
-    """A style for the best points of a task, by their labels. The plain one is as black as ink."""
+    """A style for the best points of a task, by their labels. The plain one is as black as ink.
+
+    The best of each family looks as the family does where that is a line.
+    """
     plain = [p for p in task.points if p.config.noise is None and not labels.has_dropout(p.config)]
     chosen = {point.label: PLAIN for point in plain[:1]}
-    rest = [point.label for point in task.points if point.label not in chosen]
-    looks = [
-        Style(colour, marker)
-        for colour, marker in zip(SERIES, (*MARKERS[1:], MARKERS[0]), strict=True)
-    ]
-    return chosen | dict(zip(rest, looks, strict=False))
+    rest = [point for point in task.points if point.label not in chosen][: len(LOOKS)]
+    free = dict(LOOKS)
+    for point in rest:
+        family = point.config.noise.family if point.config.noise else None
+        if family in free:
+            chosen[point.label] = free.pop(family)
+    others = [point.label for point in rest if point.label not in chosen]
+    return chosen | dict(zip(others, free.values(), strict=False))
 
 
 def learning_curves(task: Task) -> tuple[Figure, list[Line]]:
@@ -144,8 +154,7 @@ def _level(axes: Axes, point: Point) -> Line:
 def _by_std(axes: Axes, label: str, points: Sequence[Point]) -> Line:
     noise = points[0].config.noise
     assert noise is not None
-    family = FAMILIES.index(noise.family)
-    style = Style(SERIES[family], MARKERS[family], dashed=labels.has_dropout(points[0].config))
+    style = replace(LOOKS[noise.family], dashed=labels.has_dropout(points[0].config))
     valid = [point.valid for point in points if point.valid is not None]
     axes.errorbar(
         [point.std or 0.0 for point in points],

@@ -25,6 +25,7 @@ LIGHT: Mapping[str, str] = {
     "series-5": "#b62f80",
     "series-6": "#0b7285",
     "series-7": "#c4202c",
+    "series-8": "#5c6a00",
 }
 DARK: Mapping[str, str] = {
     "page": "#14181e",
@@ -41,6 +42,7 @@ DARK: Mapping[str, str] = {
     "series-5": "#f585c2",
     "series-6": "#45c8d6",
     "series-7": "#ff8078",
+    "series-8": "#bccc4a",
 }
 SERIES = tuple(name for name in LIGHT if name.startswith("series"))
 
@@ -66,6 +68,8 @@ MARKERS: tuple[Polygon, ...] = (
     _star(10, depth=0.42),
     _star(8, depth=0.42),
     _star(8, depth=0.42, turn=1 / 8),
+    _star(3, turn=1 / 4),
+    _star(3, turn=3 / 4),
 )
 
 
