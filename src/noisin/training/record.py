@@ -172,8 +172,12 @@ class RunRecord:
             content = json.loads(path.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            raise InvalidValue(f"{path} cannot be read: {error}.") from None
+        except OSError as error:
+            raise InvalidValue(f"{path} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise InvalidValue(
+                f"{path} cannot be read: it is damaged ({error}). Put the whole file back."
+            ) from None
         if not isinstance(content, dict):
             raise InvalidValue(f"{path} must hold a JSON object, got {content!r:.40}.")
         return content
