@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,24 +15,33 @@ from noisin.experiments.collection import collect
 from noisin.experiments.formats import Sheet
 from noisin.experiments.points import Point, Task, tasks
 from noisin.experiments.seeds import Mean
+from noisin.training.course import Weights
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
 RUNS = collect(RESULTS)
 MANUAL, PTB = "manual, LSTM 2×128", "ptb, LSTM 2×200"
-HEADS = ("", "valid", "test", "train", "gap", "seeds", "best epoch", "notes")
+HEADS = (
+    *("", "valid", "test", "weights", "raw", "averaged", "train", "gap", "seeds", "best epoch"),
+    "notes",
+)
 
 
 def sheet(task: Task) -> Sheet:
     """A task as the page has it."""
-    return Sheet(task.title, HEADS, tuple(map(row, task.points)), left=(0, len(HEADS) - 1))
+    return Sheet(task.title, HEADS, tuple(map(row, task.points)), left=(0, 3, len(HEADS) - 1))
 
 
 def row(point: Point) -> tuple[str, ...]:
     notes = ", ".join(tag.words for tag in tags.of_point(point))
-    values = (point.valid, point.test, point.train, point.gap)
-    return point.label, *map(shown, values), str(len(point.counted)), point.best_epochs, notes
+    return (
+        point.label,
+        *map(shown, (point.valid, point.test)),
+        point.weights,
+        *map(shown, (point.valid_of("raw"), point.valid_of("averaged"), point.train, point.gap)),
+        *(str(len(point.counted)), point.best_epochs, notes),
+    )
 
 
 def shown(mean: Mean | None) -> str:
@@ -75,7 +85,8 @@ def test_the_report_is_about_all_of_them() -> None:
         (MANUAL, "no noise", "no noise"),
         (MANUAL, "Gaussian noise, gamma 0.5", "gaussian std 0.5"),
         (MANUAL, "dropout, rate 0.2", "dropout 0.2"),
-        (PTB, "no noise", "no noise"),
+        (PTB, "no noise, averaged weights", "no noise"),
+        (PTB, "no noise, raw weights", "no noise"),
         (PTB, "Gaussian noise, std 0.5", "gaussian γ 0.5"),
         (PTB, "Gaussian noise, std 1", "gaussian γ 1"),
         (PTB, "Bernoulli noise, std 0.5", "bernoulli std 0.5"),
@@ -86,8 +97,15 @@ def test_the_report_is_about_all_of_them() -> None:
 def test_the_rows_of_the_projects_page(title: str, words: str, label: str) -> None:
     (task,) = [task for task in tasks(RUNS) if task.title == title]
     (point,) = [point for point in task.points if point.label == label]
-    row = f"| {words} | {point.train} | {point.valid} | {point.test} | {point.gap} |"
-    assert row in (ROOT / "README.md").read_text(encoding="utf-8")
+    weights: Weights = "averaged" if "averaged" in words else "raw"
+    bests = [best for run in point.counted if (best := run.at_best(weights))]
+    shown = " | ".join(mean(bests, name) for name in ("train_clean", "best_valid", "test"))
+    assert f"| {words} | {shown} |" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def mean(bests: list[dict[str, Any]], name: str) -> str:
+    values = [best[name] for best in bests]
+    return "-" if None in values else str(Mean.of(values))
 
 
 def test_the_commands_are_there() -> None:

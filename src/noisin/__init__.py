@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from noisin.rnn import LSTM as LSTM
     from noisin.rnn import RNN as RNN
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = (
     *("analysis", "data", "errors", "functional", "kernels", "likelihoods", "models", "noise"),

@@ -27,7 +27,7 @@ def test_exact(run: Path, text: Path, capsys: Any) -> None:
     summary = RunRecord(run).summary
     assert summary is not None
     assert told["perplexity"] == pytest.approx(summary["best"]["test"], rel=1e-12)
-    assert told["weights"] == "raw"
+    assert told["weights"] == summary["best"]["weights"]
     assert told["stderr"] is None
     assert told["epoch"] == summary["best"]["epoch"]
     size = len(data.load(text).test)
@@ -35,7 +35,8 @@ def test_exact(run: Path, text: Path, capsys: Any) -> None:
     assert evaluated(run, capsys, "--batch-size", "1")["tokens"] == size - 1
     metrics = RunRecord(run).metrics[-1]
     last = ("--checkpoint", "last", "--split", "valid")
-    assert evaluated(run, capsys, *last)["perplexity"] == pytest.approx(metrics["valid"])
+    raw = evaluated(run, capsys, *last, "--weights", "raw")
+    assert raw["perplexity"] == pytest.approx(metrics["valid"])
     averaged = evaluated(run, capsys, *last, "--weights", "averaged")
     assert averaged["perplexity"] == pytest.approx(metrics["valid_averaged"])
 
@@ -65,7 +66,8 @@ def test_the_sentence(run: Path, capsys: Any) -> None:
     shown = capsys.readouterr().out
     assert shown.startswith("test perplexity ")
     assert " ± " in shown
-    assert "arithmetic, 4 samples; raw weights after epoch" in shown
+    weights = RunRecord(run).summary["best"]["weights"]
+    assert f"arithmetic, 4 samples; {weights} weights after epoch" in shown
 
 
 def test_another_text_is_refused(run: Path, text: Path, tmp_path: Path, capsys: Any) -> None:

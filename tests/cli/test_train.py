@@ -46,11 +46,14 @@ def test_the_main_job(small_compare: list[str], tmp_path: Path, capsys: Any) -> 
     assert [configs[name].model.dropout.output > 0 for name in names] == [False, False, True]
     assert len({config.seed for config in configs.values()}) == 1
     rows = json.loads((folder / "comparison.json").read_text())
-    assert [row["run"] for row in rows] == names
+    assert [(row["run"], row["weights"]) for row in rows] == [
+        (name, weights) for name in names for weights in ("raw", "averaged")
+    ]
     for row in rows:
         summary = records[row["run"]].summary
         assert summary is not None
-        assert row["test"] == summary["best"]["test"]
+        assert row["test"] == summary[row["weights"]]["test"]
+        assert row["counts"] == (row["weights"] == summary["best"]["weights"])
         assert row["gap"] == pytest.approx(row["valid"] - row["train"])
         assert f"{row['test']:.1f}" in printed.out
         assert f"{row['best_epoch']} of 2" in printed.out

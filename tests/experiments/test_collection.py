@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,21 +65,50 @@ def test_the_best_epoch(tmp_path: Path) -> None:
     assert (run.best["train"], run.best["weights"]) == (49.0, "raw")
 
 
-def test_the_averaged_weights_count_where_they_counted_in_training(tmp_path: Path) -> None:
-    """Under nt, once the average has begun; from_start merely logs them, and tests the raw ones."""
+@pytest.mark.parametrize(
+    ("averaging", "averages", "weights", "epoch", "expected"),
+    [
+        ("nt", (None, None, None, 65.0, 64.0), "averaged", 5, 64.0),
+        ("nt", (None, None, None, 75.0, 74.0), "raw", 2, 70.0),
+        ("from_start", (95.0, 90.0, 85.0, 65.0, 66.0), "averaged", 4, 65.0),
+        ("from_start", (95.0, 90.0, 85.0, 75.0, 74.0), "raw", 2, 70.0),
+    ],
+)
+def test_the_weights_that_are_better_on_valid_count(
+    averaging: str, averages: Any, weights: str, epoch: int, expected: float, tmp_path: Path
+) -> None:
     valid = (90.0, 70.0, 80.0, 75.0, 72.0)
-    averages = (None, None, None, 65.0, 64.0)
     lines = [json.dumps(line(i + 1, valid[i], valid_averaged=averages[i])) + "\n" for i in range(5)]
-    for averaging, epoch, expected in (("nt", 5, 64.0), ("from_start", 2, 70.0)):
-        folder = tmp_path / averaging
-        write_run(folder, valid, complete=False, train={"averaging": averaging, "nt_window": 1})
-        (folder / "metrics.jsonl").write_text("".join(lines))
-        run = only(folder)
-        best = run.best
-        assert best is not None
-        assert (best["epoch"], best["best_valid"]) == (epoch, expected)
-        assert run.valid[epoch - 1] == expected
-        assert best["weights"] == ("averaged" if averaging == "nt" else "raw")
+    settings = {"averaging": averaging, "nt_window": 1}
+    write_run(tmp_path / "run", valid, complete=False, train=settings)
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(lines))
+    run = only(tmp_path)
+    assert run.best is not None
+    assert (run.best["weights"], run.best["epoch"]) == (weights, epoch)
+    assert run.best["best_valid"] == run.valid[epoch - 1] == expected
+    raw, averaged = run.at_best("raw"), run.at_best("averaged")
+    assert raw is not None
+    assert averaged is not None
+    assert (raw["best_valid"], averaged["best_valid"]) == (70.0, min(filter(None, averages)))
+
+
+def test_averaged_weights_that_noisin_0_1_did_not_score(tmp_path: Path) -> None:
+    """The raw ones counted, and their average was better on valid: test and train are unknown."""
+    write_run(tmp_path / "run", (90.0, 70.0, 80.0), train={"averaging": "from_start"})
+    path = tmp_path / "run" / "metrics.jsonl"
+    lines = [line(i + 1, v, valid_averaged=v - 5) for i, v in enumerate((90.0, 70.0, 80.0))]
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in lines))
+    summary = tmp_path / "run" / "summary.json"
+    content = json.loads(summary.read_text())
+    content["best"]["valid_averaged"] = 65.0
+    summary.write_text(json.dumps(content))
+    run = only(tmp_path)
+    assert run.best is not None
+    assert run.not_scored
+    assert (run.best["best_valid"], run.best["test"], run.best["train_clean"]) == (65, None, None)
+    raw = run.at_best("raw")
+    assert raw is not None
+    assert (raw["best_valid"], raw["test"], raw["train_clean"]) == (70.0, 66.5, 35.0)
 
 
 def test_it_is_the_epoch_that_the_trainer_chose(tmp_path: Path) -> None:
@@ -85,7 +116,7 @@ def test_it_is_the_epoch_that_the_trainer_chose(tmp_path: Path) -> None:
     record = toy.fit(tmp_path / "run", train=settings)
     best = only(tmp_path).best
     assert best is not None
-    for name in ("epoch", "weights", "test"):
+    for name in ("epoch", "weights", "test", "train_clean"):
         assert best[name] == record.summary["best"][name]
 
 
@@ -112,7 +143,7 @@ def test_infinite_perplexities(tmp_path: Path) -> None:
     assert some.best is not None
     assert every.best is not None
     assert (some.best["epoch"], some.best["best_valid"]) == (2, 80.0)
-    assert (every.best["epoch"], every.best["best_valid"]) == (1, None)
+    assert (every.best["epoch"], every.best["best_valid"]) == (1, math.inf)
 
 
 @pytest.mark.parametrize("end", ["diverged", "pruned", "failed"])
@@ -159,12 +190,26 @@ def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
         ("metrics.jsonl", '{"epoch": 1, "train": -3}\n', "train must be 0 or more, or null"),
         ("metrics.jsonl", '{"epoch": 1, "train": NaN}\n', "train must be 0 or more, or null"),
         ("metrics.jsonl", f'{{"epoch": 1, "train": 1{"0" * 400}}}\n', "train must be 0 or more"),
-        ("metrics.jsonl", "", "which has 0 epochs"),
+        ("metrics.jsonl", "", "is not one of the 0 in metrics.jsonl"),
         ("metrics.jsonl", "[" * 100_000 + "\n", "recursion"),
         ("summary.json", "[]", "must hold a JSON object"),
         ("summary.json", "{}", "it must tell of the best epoch, got None"),
-        ("summary.json", '{"best": {"epoch": 3, "test": 1}}', "its best epoch is 3, and that of"),
-        ("summary.json", '{"best": {"epoch": 2, "test": "1"}}', "test must be 0 or more, or null"),
+        ("summary.json", '{"best": {"test": 1}}', "it must tell whose weights best are"),
+        (
+            "summary.json",
+            '{"best": {"epoch": 4, "test": 1, "weights": "raw"}}',
+            "its best epoch, 4, is not one of the 3",
+        ),
+        (
+            "summary.json",
+            '{"best": {"epoch": 2, "test": 1, "weights": "raw", "valid": 71.0}}',
+            "its best epoch, 2, is not one of the 3",
+        ),
+        (
+            "summary.json",
+            '{"best": {"epoch": 2, "test": "1", "weights": "raw"}}',
+            "test must be 0 or more, or null",
+        ),
         ("environment.json", "{", "environment.json cannot be read"),
     ],
 )

@@ -42,9 +42,25 @@ def test_rows(tmp_path: Path) -> None:
     first, second = comparison.rows([raw, averaged])
     assert first == Row("raw", 35.0, 70.0, 99.0, best_epoch=2, epochs=3, seconds=61.0)
     assert first.gap == 35.0
-    assert second.valid == 69.0
+    assert (second.valid, second.weights, second.counts) == (69.0, "averaged", True)
     assert Row("x", None, 1.0, 1.0, 1, 1, 1.0).gap is None
     assert Row("x", 1.0, None, None, 1, 1, 1.0).gap is None
+
+
+def test_rows_of_raw_and_averaged_weights(tmp_path: Path) -> None:
+    record = write_record(tmp_path / "run", [90.0, 70.0, 80.0], weights="averaged")
+    path = record.folder / "summary.json"
+    summary = json.loads(path.read_text())
+    raw = summary["best"] | {"epoch": 1, "valid": 90.0, "weights": "raw", "test": 88.0}
+    path.write_text(json.dumps(summary | {"raw": raw, "averaged": summary["best"]}))
+    first, second = comparison.rows([record])
+    assert (first.weights, first.valid, first.test, first.best_epoch) == ("raw", 90.0, 88.0, 1)
+    assert (second.weights, second.valid, second.test, second.best_epoch) == (
+        *("averaged", 69.0, 99.0),
+        2,
+    )
+    assert (first.counts, second.counts) == (False, True)
+    assert comparison.best_row(record) == second
 
 
 def test_an_incomplete_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from noisin.errors import InvalidValue, Unsupported
 from noisin.training.checkpoint import Checkpoints, Damaged
+from noisin.training.files import sha256
 from noisin.training.run import load_weights
 
 RUN = {"config": "a", "data": "b", "vocabulary": "c"}
@@ -24,9 +26,11 @@ def checkpoints(tmp_path: Path) -> Checkpoints:
     return Checkpoints(tmp_path / "run" / "checkpoints", RUN)
 
 
-def save(checkpoints: Checkpoints, step: int, best: int | None = 0) -> int:
-    weights = {"w": torch.full((2, 3), float(step))}
-    return checkpoints.save(weights, None, {"step": step}, step=step, epoch=step // 2, best=best)
+def save(checkpoints: Checkpoints, step: int, best: Any = (), improved: Any = ()) -> Any:
+    """A new checkpoint; returns the best ones."""
+    weights, state = {"w": torch.full((2, 3), float(step))}, {"step": step}
+    when = {"step": step, "epoch": step // 2}
+    return checkpoints.save(weights, None, state, **when, best=dict(best), improved=improved)
 
 
 def test_what_is_saved_is_loaded(checkpoints: Checkpoints) -> None:
@@ -39,10 +43,13 @@ def test_what_is_saved_is_loaded(checkpoints: Checkpoints) -> None:
         "history": [1.5, float("inf")],
         "cut": False,
     }
-    assert checkpoints.save(weights, average, state, step=7, epoch=1, best=None) == 1
+    best = checkpoints.save(
+        weights, average, state, step=7, epoch=1, best={}, improved=["raw", "averaged"]
+    )
+    assert best == {"raw": 1, "averaged": 1}
     loaded = checkpoints.newest(fail)
     assert loaded is not None
-    assert (loaded.manifest.step, loaded.manifest.epoch, loaded.manifest.best) == (7, 1, 1)
+    assert (loaded.manifest.step, loaded.manifest.epoch, loaded.manifest.best) == (7, 1, best)
     for name in weights:
         assert torch.equal(loaded.weights[name], weights[name])
         assert loaded.average is not None
@@ -54,32 +61,43 @@ def test_what_is_saved_is_loaded(checkpoints: Checkpoints) -> None:
 
 def test_the_last_two_and_the_best_are_kept(checkpoints: Checkpoints) -> None:
     """And the best that the last but one knew, in case that the last is damaged."""
-    best, kept = 0, []
+    best, kept = {}, []
     for step, improves in enumerate([True, False, False, True, False, True, True], start=1):
-        number = save(checkpoints, step, None if improves else best)
-        best = number if improves else best
+        best = save(checkpoints, step, best, ["raw"] if improves else [])
         kept.append(checkpoints.numbers())
     assert kept == [[1], [1, 2], [1, 2, 3], [1, 3, 4], [4, 5], [4, 5, 6], [6, 7]]
     newest = checkpoints.newest(fail)
     assert newest is not None
-    assert checkpoints.best(newest).manifest.number == 7
+    assert checkpoints.best(newest, "raw").manifest.number == 7
+
+
+def test_the_best_raw_weights_and_the_best_average_are_kept(checkpoints: Checkpoints) -> None:
+    best = save(checkpoints, 1, {}, ["raw"])
+    best = save(checkpoints, 2, best, ["averaged"])
+    for step in (3, 4, 5):
+        best = save(checkpoints, step, best)
+    assert checkpoints.numbers() == [1, 2, 4, 5]
+    newest = checkpoints.newest(fail)
+    assert newest is not None
+    assert checkpoints.best(newest, "raw").manifest.number == 1
+    assert checkpoints.best(newest, "averaged").manifest.number == 2
 
 
 def test_before_there_is_a_best_the_newest_is(checkpoints: Checkpoints) -> None:
     save(checkpoints, 1)
     newest = checkpoints.newest(fail)
     assert newest is not None
-    assert checkpoints.best(newest) is newest
+    assert checkpoints.best(newest, "averaged") is newest
 
 
 def test_the_best_is_damaged(checkpoints: Checkpoints) -> None:
-    best = save(checkpoints, 1, None)
+    best = save(checkpoints, 1, {}, ["raw"])
     save(checkpoints, 2, best)
-    (checkpoints.path(best) / "weights.safetensors").write_bytes(b"")
+    (checkpoints.path(1) / "weights.safetensors").write_bytes(b"")
     newest = checkpoints.newest(fail)
     assert newest is not None
     with pytest.raises(InvalidValue, match="the best checkpoint, .*000001, cannot be used"):
-        checkpoints.best(newest)
+        checkpoints.best(newest, "raw")
 
 
 def test_what_was_set_aside_keeps_its_number(checkpoints: Checkpoints) -> None:
@@ -92,7 +110,8 @@ def test_what_was_set_aside_keeps_its_number(checkpoints: Checkpoints) -> None:
     assert "its state.pt cannot be read (No such file or directory)" in notes[0]
     checkpoints.set_aside(newer_than=newest.manifest.number)
     assert checkpoints.numbers() == [1]
-    assert save(checkpoints, 2) == 3
+    save(checkpoints, 2)
+    assert checkpoints.numbers() == [1, 3]
     assert (checkpoints.folder / "damaged-000002").is_dir()
 
 
@@ -105,7 +124,8 @@ def test_what_is_not_ours_is_left_alone(checkpoints: Checkpoints) -> None:
     (checkpoints.folder / ".old-000003").mkdir()
     checkpoints.clean_up()
     assert checkpoints.numbers() == [1]
-    assert save(checkpoints, 2) == 13
+    save(checkpoints, 2)
+    assert checkpoints.numbers() == [1, 13]
     left = {path.name for path in checkpoints.folder.iterdir()}
     assert left == {"7", "notes.txt", "000009", ".DS_Store", "12", "000001", "000013"}
 
@@ -119,9 +139,25 @@ def test_a_manifest_under_another_number(checkpoints: Checkpoints) -> None:
 
 def test_another_format(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     save(checkpoints, 1)
-    monkeypatch.setattr("noisin.training.checkpoint.FORMAT", 2)
-    with pytest.raises(Damaged, match="it has format 1, and this noisin knows 2"):
+    monkeypatch.setattr("noisin.training.checkpoint.FORMAT", 3)
+    with pytest.raises(Damaged, match="it has format 2, and this noisin knows 3"):
         checkpoints.load(1)
+
+
+def test_the_format_of_noisin_0_1(checkpoints: Checkpoints) -> None:
+    """It kept one best checkpoint, whose raw weights or whose average were the best."""
+    save(checkpoints, 1)
+    save(checkpoints, 2)
+    for number, best in ((1, 0), (2, 1)):
+        path = checkpoints.path(number) / "manifest.json"
+        body = json.loads(path.read_bytes()) | {"format": 1, "best": best}
+        del body["sha256"]
+        body["sha256"] = sha256(json.dumps(body, sort_keys=True).encode())
+        path.write_text(json.dumps(body))
+    assert checkpoints.load(1).manifest.best == {}
+    newest = checkpoints.load(2)
+    assert checkpoints.best(newest, "raw").manifest.number == 1
+    assert checkpoints.best(newest, "averaged").manifest.number == 1
 
 
 def test_weights_of_another_version() -> None:

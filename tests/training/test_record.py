@@ -181,9 +181,9 @@ def test_the_step_size() -> None:
     ]:
         course.judge(train, value, None)
         assert course.lr == pytest.approx(lr)
-    assert (course.best, course.best_epoch) == (80.0, 5)
-    course.judge(train, math.nan, None)
-    assert (course.best, course.best_epoch) == (80.0, 5)
+    assert course.bests == {"raw": (80.0, 5)}
+    assert course.judge(train, math.nan, math.nan) == []
+    assert course.bests == {"raw": (80.0, 5)}
     assert Course.from_state_dict(course.state_dict()) == course
 
 
@@ -191,10 +191,12 @@ def test_patience() -> None:
     train = TrainConfig(patience=2)
     course = Course.start(train)
     verdicts = []
-    for value in (90.0, 80.0, 85.0, 84.0, 83.0):
-        course.judge(train, value, 1.0)  # from_start: the raw perplexity decides
+    averages = (99.0, 95.0, 90.0, 91.0, 92.0)
+    for raw, averaged in zip((90.0, 80.0, 85.0, 84.0, 83.0), averages, strict=True):
+        course.judge(train, raw, averaged)
         verdicts.append(course.out_of_patience(train))
-    assert verdicts == [False, False, False, True, True]
+    assert verdicts == [False, False, False, False, True], "the average was best after epoch 3"
+    assert course.bests == {"raw": (80.0, 2), "averaged": (90.0, 3)}
     assert course.best_weights == "raw"
     assert not course.out_of_patience(TrainConfig())
 
@@ -205,8 +207,20 @@ def test_the_average_counts_after_the_trigger() -> None:
     for value in (90.0, 80.0, 95.0):
         course.judge(train, value, None)
     assert course.averaging
-    assert course.judge(train, 96.0, 70.0)
-    assert (course.best, course.best_weights, course.history[-1]) == (70.0, "averaged", 70.0)
+    assert course.judge(train, 96.0, 70.0) == ["averaged"]
+    assert (course.best_weights, course.history[-1]) == ("averaged", 70.0)
+    assert course.bests == {"raw": (80.0, 2), "averaged": (70.0, 4)}
+
+
+def test_the_decisions_of_a_run_of_noisin_0_1() -> None:
+    old = {"lr": 20.0, "averaging": True, "best": 80.0, "best_epoch": 2, "best_weights": "raw"}
+    course = Course.from_state_dict(old | {"history": [90.0, 80.0, 85.0]})
+    assert course.bests == {"raw": (80.0, 2)}
+    train = TrainConfig()
+    assert course.judge(train, 81.0, 82.0) == ["averaged"]
+    assert course.lr == 20 / 1.2
+    new = old | {"best": math.inf, "best_epoch": 0, "history": []}
+    assert Course.from_state_dict(new).bests == {}
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_run_is_what_a_loop_of_ones_own_does(tmp_path: Path) -> None:
     settings = toy.config(train={"lr_decay": 1.0, "epochs": 2})
     record = Trainer(settings, tmp_path / "run").fit(toy.corpus())
     last, mean, perplexities = own_loop(settings)
-    raw = restore(record, "last").model
+    raw = restore(record, "last", "raw").model
     averaged = restore(record, "last", "averaged").model
     for ours, theirs in zip(raw.parameters(), last, strict=True):
         torch.testing.assert_close(ours.detach(), theirs, rtol=1e-5, atol=1e-6)
@@ -72,11 +72,42 @@ def test_what_an_epoch_measures(tmp_path: Path) -> None:
     assert line["train_clean"] < line["train"], "noise and dropout are off"
     assert (line["epoch"], line["step"], line["tokens"]) == (2, 20, 2 * 99 * 8)
     assert (line["lr"], line["noise_std"], line["penalty"]) == (5.0, 0.5, None)
-    assert summary["best"]["test"] == perplexity(text.test)
-    assert summary["best"]["valid"] == perplexity(text.valid)
     assert summary["last"] == line
     assert summary["parameters"] == sum(p.numel() for p in restore(record).model.parameters())
     assert summary["config"] == record.config.hash()
+
+
+@pytest.mark.parametrize("averaging", ["none", "from_start", "nt"])
+def test_raw_and_averaged_weights_are_scored_each_at_its_best(
+    averaging: str, tmp_path: Path
+) -> None:
+    text = toy.corpus()
+    settings = {"averaging": averaging, "nt_window": 1, "lr": 20.0, "epochs": 8}
+    record = toy.fit(tmp_path / "run", train=settings | {"clean_tokens": 500})
+    summary, lines = record.summary, record.metrics
+    assert summary is not None
+    lowest = {}
+    for weights, name in (("raw", "valid"), ("averaged", "valid_averaged")):
+        values = [math.inf if line[name] is None else line[name] for line in lines]
+        best = summary[weights]
+        if averaging == "none" and weights == "averaged":
+            assert best is None
+            continue
+        lowest[weights] = min(values)
+        assert (best["weights"], best["epoch"]) == (weights, 1 + values.index(min(values)))
+        model = restore(record, "best", weights).model
+        for split, key in (
+            (text.valid, name),
+            (text.test, "test"),
+            (text.train[:501], "train_clean"),
+        ):
+            assert best[key] == evaluation.perplexity(model, split).perplexity
+    better = min(lowest, key=lowest.__getitem__)
+    assert summary["best"] == summary[better]
+    assert restore(record).weights == better
+    if averaging == "from_start":
+        epochs = {summary["raw"]["epoch"], summary["averaged"]["epoch"]}
+        assert len(epochs) == 2, "the case is one of different epochs"
 
 
 def test_the_same_seed_starts_from_the_same_weights(tmp_path: Path) -> None:
@@ -120,8 +151,7 @@ def test_the_non_monotone_trigger(tmp_path: Path) -> None:
     assert any(averaged)
     counted = [line["valid_averaged"] or line["valid"] for line in record.metrics]
     best = record.summary["best"]
-    assert best["epoch"] == 1 + int(np.argmin(counted))
-    assert best["weights"] == "averaged"
+    assert (best["epoch"], best["weights"]) == (1 + int(np.argmin(counted)), "averaged")
     score = evaluation.perplexity(restore(record).model, toy.corpus().valid)
     assert score.perplexity == min(counted)
 

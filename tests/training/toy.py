@@ -219,9 +219,13 @@ def result(out: Path) -> dict[str, Any]:
     return {
         "weights": newest["files"]["weights.safetensors"],
         "average": newest["files"].get("average.safetensors"),
-        "best": manifest(out, newest["best"])["files"]["weights.safetensors"],
+        "best": {
+            weights: manifest(out, number)["files"][f"{name}.safetensors"]
+            for weights, name in (("raw", "weights"), ("averaged", "average"))
+            if (number := newest["best"].get(weights))
+        },
         "metrics": [without_times(line) for line in record.metrics],
-        "summary": without_times(record.summary or {}, "best", "last"),
+        "summary": without_times(record.summary or {}, "best", "raw", "averaged", "last"),
     }
 
 
@@ -241,7 +245,7 @@ def manifest(out: Path, number: int) -> dict[str, Any]:
 def without_times(line: Mapping[str, Any], *inside: str) -> dict[str, Any]:
     left_out = {*TIMES, "checkpoint"}  # how often a run has saved depends on when it was killed
     return {
-        key: without_times(value) if key in inside else value
+        key: without_times(value) if key in inside and value else value
         for key, value in line.items()
         if key not in left_out
     }

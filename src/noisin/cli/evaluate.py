@@ -57,9 +57,9 @@ def evaluate(
     temperature
         Divides the natural parameters.
     weights
-        The raw ones or their average; unless given, those that counted in validation.
+        The raw ones or their average; unless given, those that are better on valid.
     checkpoint
-        The best epoch, or the newest checkpoint.
+        The best epoch of these weights, or the newest checkpoint.
     seed
         Of the samples.
     folder

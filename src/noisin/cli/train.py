@@ -86,12 +86,16 @@ def _print(rows: Sequence[Row]) -> None:
     console = Results()
     console.width = max(console.width, 120)  # numbers are not to be cut, however narrow it is
     heads = ("train", "valid", "test", "gap", "best epoch", "time")
-    table = Table("perplexity", *heads, box=None, pad_edge=False)
-    for column in table.columns[1:]:
+    table = Table("perplexity", "weights", *heads, box=None, pad_edge=False)
+    for column in table.columns[2:]:
         column.justify = "right"
     for row in rows:
         values = (row.train, row.valid, row.test, row.gap)
         shown = ["-" if value is None else number(value) for value in values]
-        table.add_row(row.run, *shown, f"{row.best_epoch} of {row.epochs}", clock(row.seconds))
+        weights = row.weights + (" *" if row.counts else "")
+        epochs = f"{row.best_epoch} of {row.epochs}"
+        table.add_row(row.run, weights, *shown, epochs, clock(row.seconds))
     console.print("\nAt the epoch of the lowest perplexity on valid, noise and dropout off:\n")
     console.print(table)
+    if any(not row.counts for row in rows):
+        console.print("\n* The weights that are better on valid: the score of the run.")

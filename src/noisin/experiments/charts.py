@@ -192,7 +192,7 @@ def draw_curve(axes: Axes, runs: Sequence[Run], name: str, style: Style, dash: A
 
 def mark_best(axes: Axes, runs: Sequence[Run], style: Style) -> None:
     """The best epoch of each run."""
-    bests = [run.best for run in runs if run.best and 0 < (run.best["best_valid"] or 0) < HIGHEST]
+    bests = [run.best for run in runs if run.best and 0 < run.best["best_valid"] < HIGHEST]
     axes.plot(
         [best["epoch"] for best in bests],
         [best["best_valid"] for best in bests],

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from noisin.errors import InvalidValue, NoisinError
-from noisin.experiments.run import End, Run, judged
+from noisin.experiments.run import End, Run
 from noisin.training.config import RunConfig
+from noisin.training.course import WEIGHTS
 from noisin.training.record import RunRecord
 
 PERPLEXITIES = ("train", "train_clean", "valid", "valid_averaged")
@@ -102,7 +103,7 @@ def _read(name: str, folder: Path) -> Run:
     summary, config = record.summary, record.config
     metrics = [_line(folder, i, line) for i, line in enumerate(record.metrics)]
     if summary is not None:
-        _check_summary(folder, summary, metrics, config)
+        _check_summary(folder, summary, metrics)
     end = (None, "") if summary is not None else _end(folder, config)
     return Run(name, folder, config, record.environment, metrics, summary, *end)
 
@@ -123,19 +124,29 @@ def _number(place: str, name: str, value: object) -> float | None:
     raise InvalidValue(f"{place}: {name} must be 0 or more, or null, got {value!r:.60}.")
 
 
-def _check_summary(
-    folder: Path, summary: Mapping[str, Any], metrics: list[dict[str, Any]], config: RunConfig
-) -> None:
+def _check_summary(folder: Path, summary: Mapping[str, Any], metrics: list[dict[str, Any]]) -> None:
+    """The best epoch of the weights that count, and of both kinds since noisin 0.2."""
     place = f"{folder / 'summary.json'} is damaged"
-    best = summary.get("best")
-    if not isinstance(best, Mapping) or "test" not in best:
-        raise InvalidValue(f"{place}: it must tell of the best epoch, got {best!r:.60}.")
-    _number(place, "test", best["test"])
-    epoch = max(judged(config, metrics).best_epoch, 1)
-    if best.get("epoch") != epoch or not metrics:
+    for name in ("best", "raw", "averaged"):
+        best = summary.get(name)
+        if best is None and name != "best":
+            continue
+        if not isinstance(best, Mapping) or "test" not in best:
+            raise InvalidValue(f"{place}: it must tell of the best epoch, got {best!r:.60}.")
+        if best.get("weights") not in WEIGHTS:
+            raise InvalidValue(f"{place}: it must tell whose weights {name} are, got {best!r:.60}.")
+        for number in ("test", "train_clean"):
+            _number(place, number, best.get(number))
+        _check_epoch(place, best, metrics)
+
+
+def _check_epoch(place: str, best: Mapping[str, Any], metrics: list[dict[str, Any]]) -> None:
+    epoch = best.get("epoch")
+    lines = [line for line in metrics if line["epoch"] == epoch]
+    if not lines or any(lines[0][name] != best.get(name) for name in ("valid", "valid_averaged")):
         raise InvalidValue(
-            f"{place}: its best epoch is {best.get('epoch')!r:.20}, and that of metrics.jsonl, "
-            f"which has {len(metrics)} epochs, is {epoch}. Put both files back, or run it again."
+            f"{place}: its best epoch, {epoch!r:.20}, is not one of the {len(metrics)} in "
+            f"metrics.jsonl. Put both files back, or run it again."
         )
 
 

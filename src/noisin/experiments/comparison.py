@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisin.errors import InvalidValue
 from noisin.training.config import RunConfig
+from noisin.training.course import WEIGHTS, Weights
 from noisin.training.files import write_atomically
 from noisin.training.record import RunRecord
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One run at its best epoch, that of the lowest validation perplexity.
+    """The raw or the averaged weights of one run at their best epoch, the lowest on valid.
 
     Attributes:
         run: its name.
@@ -31,6 +32,8 @@ class Row:
             of train was not measured.
         best_epoch, epochs: when that was, and how many there were.
         seconds: how long all of them took.
+        weights: which they are.
+        counts: whether these are the run's best weights: the lower perplexity on valid of the two.
     """
 
     run: str
@@ -40,6 +43,8 @@ class Row:
     best_epoch: int
     epochs: int
     seconds: float
+    weights: Weights = "raw"
+    counts: bool = True
 
     @property
     def gap(self) -> float | None:
@@ -59,15 +64,30 @@ def train_all(
 
 
 def rows(records: Iterable[RunRecord]) -> list[Row]:
-    """The rows of complete runs."""
-    return [_row(record) for record in records]
+    """The rows of complete runs: one for the raw weights, and one for their average if kept."""
+    return [row for record in records for row in _rows(record)]
 
 
-def _row(record: RunRecord) -> Row:
+def best_row(record: RunRecord) -> Row:
+    """The row of a complete run that counts."""
+    return next(row for row in _rows(record) if row.counts)
+
+
+def _rows(record: RunRecord) -> list[Row]:
     summary: dict[str, Any] | None = record.summary
     if summary is None:
-        raise InvalidValue(f"{record.folder} is not complete. Run the same command again to go on.")
-    best = summary["best"]
+        raise InvalidValue(
+            f"{record.folder} is not complete. Run the same command again to continue it."
+        )
+    counted = summary["best"]["weights"]
+    # The summaries of noisin 0.1 have the best weights only.
+    bests = [summary[name] for name in WEIGHTS if summary.get(name)] or [summary["best"]]
+    return [_row(record, summary, best, counted) for best in bests]
+
+
+def _row(
+    record: RunRecord, summary: Mapping[str, Any], best: Mapping[str, Any], counted: Weights
+) -> Row:
     return Row(
         run=record.folder.name,
         train=best["train_clean"],
@@ -76,6 +96,8 @@ def _row(record: RunRecord) -> Row:
         best_epoch=best["epoch"],
         epochs=summary["epochs"],
         seconds=summary["seconds"],
+        weights=best["weights"],
+        counts=best["weights"] == counted,
     )
 
 

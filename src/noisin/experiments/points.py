@@ -19,6 +19,7 @@ from noisin.experiments import labels
 from noisin.experiments.run import Run
 from noisin.experiments.seeds import Mean, longest_of_each_seed
 from noisin.training.config import RunConfig
+from noisin.training.course import WEIGHTS, Weights
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,19 @@ class Point:
 
     @property
     def valid(self) -> Mean | None:
-        """The lowest perplexity on valid."""
+        """The lowest perplexity on valid, of the better of the raw and the averaged weights."""
         return self._at_best("best_valid")
+
+    def valid_of(self, weights: Weights) -> Mean | None:
+        """The lowest perplexity on valid of the raw weights, or of their average."""
+        bests = [run.at_best(weights) for run in self.counted]
+        return _mean(None if best is None else best["best_valid"] for best in bests)
+
+    @property
+    def weights(self) -> str:
+        """Which weights are better on valid: ``raw`` or ``averaged``, or both over seeds."""
+        bests = {run.best["weights"] for run in self.counted if run.best is not None}
+        return " or ".join(weights for weights in WEIGHTS if weights in bests)
 
     @property
     def test(self) -> Mean | None:
@@ -91,7 +103,7 @@ class Point:
     def gap(self) -> Mean | None:
         """``valid - train`` at the best epoch: how much better it knows the text it has seen."""
         bests = [run.best for run in self.counted if run.best is not None]
-        if any(best["best_valid"] is None or best["train_clean"] is None for best in bests):
+        if any(best["train_clean"] is None for best in bests):
             return None
         return _mean(best["best_valid"] - best["train_clean"] for best in bests)
 

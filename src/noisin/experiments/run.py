@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from noisin import parameters
 from noisin.training.config import RunConfig
-from noisin.training.course import Course
+from noisin.training.course import Course, Weights
 
 End = Literal["diverged", "pruned", "failed"]
 
@@ -47,27 +47,43 @@ class Run:
 
     @cached_property
     def best(self) -> dict[str, Any] | None:
-        """The line of metrics at the epoch of the lowest validation perplexity, and more.
+        """:meth:`at_best` of the weights that count: those with the lower perplexity on valid."""
+        return self.at_best(judged(self.config, self.metrics).best_weights)
 
-        ``weights`` are those that counted there, raw or averaged, ``best_valid`` is their
-        perplexity on valid, and ``test`` theirs on test, or None if the run is not complete. A
-        perplexity that is infinite is None too. Without an epoch there is no best one.
+    def at_best(self, weights: Weights) -> dict[str, Any] | None:
+        """The line of metrics at the best epoch of the raw weights, or of their average, and more.
+
+        ``best_valid`` is their perplexity on valid, which may be infinite. ``test`` and
+        ``train_clean`` are theirs too, or None if they were not measured. None without an epoch,
+        and for an average that there is not.
         """
-        if not self.metrics:
+        best = judged(self.config, self.metrics).bests.get(weights)
+        if best is None and (weights == "averaged" or not self.metrics):
             return None
-        course = judged(self.config, self.metrics)
-        line = self.metrics[max(course.best_epoch, 1) - 1]
+        line = self.metrics[best.epoch - 1 if best else 0]
+        measured = self._measured(weights, line["epoch"])
+        clean = line["train_clean"] if weights == "raw" else measured.get("train_clean")
         return line | {
-            "weights": course.best_weights,
-            "best_valid": course.best if math.isfinite(course.best) else None,
-            "test": None if self.summary is None else self.summary["best"]["test"],
+            "weights": weights,
+            "best_valid": best.perplexity if best else math.inf,
+            "train_clean": clean,
+            "test": _or_infinite(measured["test"]) if measured else None,
         }
+
+    def _measured(self, weights: Weights, epoch: int) -> Mapping[str, Any]:
+        """What the summary tells of these weights. That of noisin 0.1 tells of one kind only."""
+        summary = self.summary or {}
+        for found in (summary.get(weights), summary.get("best")):
+            if found and (found["weights"], found["epoch"]) == (weights, epoch):
+                return dict(found)
+        return {}
 
     @cached_property
     def valid(self) -> list[float | None]:
-        """Perplexity on valid by epoch, of the weights that counted: the raw, or their average."""
-        history = judged(self.config, self.metrics).history
-        return [value if math.isfinite(value) else None for value in history]
+        """Perplexity on valid by epoch, of the weights that count."""
+        if self.best is None or self.best["weights"] == "raw":
+            return [line["valid"] for line in self.metrics]
+        return [line["valid_averaged"] or line["valid"] for line in self.metrics]
 
     @property
     def diverged(self) -> str | None:
@@ -78,6 +94,11 @@ class Run:
     def unfinished(self) -> bool:
         """Whether the best epoch is the last one: it was still getting better."""
         return self.best is None or self.best["epoch"] == len(self.metrics)
+
+    @property
+    def not_scored(self) -> bool:
+        """Whether it is complete, and its best weights were not scored on test."""
+        return self.complete and self.best is not None and self.best["test"] is None
 
     @property
     def text(self) -> str | None:
@@ -118,8 +139,13 @@ def judged(config: RunConfig, metrics: list[dict[str, Any]]) -> Course:
     """What validation decided, decided again: the trainer's own rule tells the best epoch."""
     course = Course.start(config.train)
     for line in metrics:
-        raw, averaged = line["valid"], line["valid_averaged"]
-        if averaged is None and course.averaging:
-            averaged = math.inf
-        course.judge(config.train, math.inf if raw is None else raw, averaged)
+        averaged = line["valid_averaged"]
+        if course.averaging:
+            averaged = _or_infinite(averaged)
+        course.judge(config.train, _or_infinite(line["valid"]), averaged)
     return course
+
+
+def _or_infinite(perplexity: float | None) -> float:
+    """A perplexity as a record has it, where null stands for infinity."""
+    return math.inf if perplexity is None else perplexity

@@ -33,6 +33,8 @@ RECURRENT = "(recurrent)"
 LEGEND = {
     tags.STILL_FALLING: "the best epoch of a run is its last one: it is unfinished.",
     tables.FEWER_EPOCHS: "than the recipe, and the paper, have at most.",
+    tables.AVERAGED: "better on valid than the raw ones, each at its best epoch, so they count.",
+    tags.NOT_SCORED: tags.MEANINGS[tags.NOT_SCORED],
     tags.NOT_COMPLETE: "stopped or still at work. Such a run counts only where none is complete.",
     tags.DIVERGED: "the loss left the finite numbers; not counted.",
     tags.REPEATED: "another run of the same seed went as far or further, and stands for it.",

@@ -8,7 +8,6 @@ validation; several seeds are given as their mean and sample standard deviation.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +18,19 @@ from noisin.experiments import paper, recipes
 from noisin.experiments.paper import Cell
 from noisin.experiments.run import Run, comparable, point
 from noisin.experiments.seeds import Mean, longest_of_each_seed
-from noisin.experiments.tags import DIVERGED, NOT_COMPLETE, REPEATED, STILL_FALLING
+from noisin.experiments.tags import (
+    DIVERGED,
+    NOT_COMPLETE,
+    NOT_SCORED,
+    REPEATED,
+    STILL_FALLING,
+)
 
 WITHOUT_PERPLEXITIES = {
     1: "Table 1 lists log-normalisers: noisin.likelihoods has them, and noisin verify checks them.",
     2: "Table 2 lists noises: noisin.noise has them, and noisin verify checks them.",
 }
-FEWER_EPOCHS = "fewer epochs"
+FEWER_EPOCHS, AVERAGED = "fewer epochs", "averaged weights"
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,10 @@ def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
     epochs = [len(run.metrics) for run in counted]
     if any(run.unfinished for run in counted):
         notes.append(STILL_FALLING)
+    if any(run.best is not None and run.best["weights"] == "averaged" for run in counted):
+        notes.append(AVERAGED)
+    if any(run.not_scored for run in counted):
+        notes.append(NOT_SCORED)
     if min(epochs) < limit:
         notes.append(FEWER_EPOCHS)
     return Result(
@@ -158,7 +167,7 @@ def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
     )
 
 
-def _mean(runs: Sequence[Run], name: str) -> Mean:
-    """Of a perplexity at the best epoch; a record has nothing where it is infinite."""
-    values = [(run.best or {}).get(name) for run in runs]
-    return Mean.of([math.inf if value is None else value for value in values])
+def _mean(runs: Sequence[Run], name: str) -> Mean | None:
+    """Of a perplexity at the best epoch, or None if it was not measured for each of the runs."""
+    values = [run.best[name] for run in runs if run.best is not None]
+    return None if None in values else Mean.of(values)

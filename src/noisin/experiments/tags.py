@@ -9,7 +9,7 @@ from noisin.experiments.points import Point
 from noisin.experiments.run import Run
 
 NOT_COMPLETE, DIVERGED, STILL_FALLING = "not complete", "diverged", "still falling"
-REPEATED = "repeated"
+REPEATED, NOT_SCORED = "repeated", "test not scored"
 OPEN = (NOT_COMPLETE, DIVERGED, "pruned", "failed")
 Kind = Literal["good", "care", "bad", "plain"]
 KINDS: dict[str, Kind] = {DIVERGED: "bad", "failed": "bad", STILL_FALLING: "care"}
@@ -22,6 +22,8 @@ MEANINGS = {
     DIVERGED: "the loss left the finite numbers.",
     "pruned": "a sweep gave it up, for others were better after as many epochs.",
     "failed": "a sweep could not go on with it; the same command tries again.",
+    NOT_SCORED: "the averaged weights are better on valid, and noisin 0.1 did not score them on "
+    "test.",
     REPEATED: "another run of the same settings and seed went as far, and stands for it.",
 }
 
@@ -43,6 +45,8 @@ def of_run(run: Run, point: Point) -> list[Tag]:
     words = [] if run.complete else [state(run)]
     if run.complete and run.unfinished:
         words.append(STILL_FALLING)
+    if run.not_scored:
+        words.append(NOT_SCORED)
     if run in point.others:
         words.append(REPEATED)
     return [_tag(some) for some in words]
@@ -52,9 +56,10 @@ def of_point(point: Point) -> list[Tag]:
     """What to know about a point; how many of its runs that is, unless it is all."""
     counts = Counter(state(run) for run in point.runs)
     counts[STILL_FALLING] = sum(run.complete and run.unfinished for run in point.runs)
+    counts[NOT_SCORED] = sum(run.not_scored for run in point.runs)
     counts[REPEATED] = len(point.others)
     tags = []
-    for words in (*OPEN, STILL_FALLING, REPEATED):
+    for words in (*OPEN, STILL_FALLING, NOT_SCORED, REPEATED):
         n = counts[words]
         if n:
             tags.append(_tag(words, "" if n == len(point.runs) else f"{n} "))

@@ -2,14 +2,15 @@
 
 One is a folder, ``000042`` for the 42nd save of a run::
 
-    manifest.json           step, epoch, whose run it is, the number of the best, hashes of the rest
+    manifest.json           step, epoch, whose run it is, which are the best, hashes of the rest
     weights.safetensors     the weights
     average.safetensors     their average over the steps, where there is one
     state.pt                all else that the run needs to go on, as plain types
 
 A new one is written under another name, forced to the disk and renamed. The last two are kept, and
-the best that each of them knows of. Loading verifies every hash first (torch and safetensors both
-take a flipped bit for a weight) and never unpickles more than tensors and plain types.
+the best that each of them knows of: for the raw weights, and for their average. Loading verifies
+every hash first (torch and safetensors both take a flipped bit for a weight) and never unpickles
+more than tensors and plain types.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import json
 import pickle
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -30,9 +31,10 @@ import torch
 from torch import Tensor
 
 from noisin.errors import InvalidValue
+from noisin.training.course import Weights as Kind
 from noisin.training.files import sha256, sync_folder, write_synced, writing
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST, WEIGHTS, AVERAGE, STATE = (
     *("manifest.json", "weights.safetensors", "average.safetensors", "state.pt"),
 )
@@ -50,14 +52,15 @@ class Manifest:
 
     Attributes:
         run: the hashes of the config (but for its limits), the data and the vocabulary.
-        best: the number of the checkpoint with the best weights so far, or 0.
+        best: the number of the checkpoint with the best raw weights so far, and of that with the
+            best average.
         files: the sha256 of each file.
     """
 
     number: int
     step: int
     epoch: int
-    best: int
+    best: Mapping[Kind, int]
     run: Mapping[str, str]
     files: Mapping[str, str]
     format: int = FORMAT
@@ -75,6 +78,9 @@ class Manifest:
             own_hash = body.pop("sha256")
             if own_hash != _hash_of(body):
                 raise Damaged("its manifest does not match its own hash")
+            if body["format"] == 1:  # of noisin 0.1, which kept one best checkpoint for both
+                best = {"raw": body["best"], "averaged": body["best"]} if body["best"] else {}
+                body |= {"best": best, "format": FORMAT}
             if body["format"] != FORMAT:
                 raise Damaged(f"it has format {body['format']}, and this noisin knows {FORMAT}")
             return cls(**body)
@@ -161,10 +167,10 @@ class Checkpoints:
             )
         return None
 
-    def best(self, newest: Checkpoint) -> Checkpoint:
-        """The one with the best weights that ``newest`` knows of; itself if there is none."""
-        number = newest.manifest.best
-        if number in (0, newest.manifest.number):
+    def best(self, newest: Checkpoint, weights: Kind) -> Checkpoint:
+        """The one with the best of these weights that ``newest`` knows of, or ``newest`` itself."""
+        number = newest.manifest.best.get(weights, newest.manifest.number)
+        if number == newest.manifest.number:
             return newest
         try:
             return self.load(number)
@@ -199,26 +205,29 @@ class Checkpoints:
 
     def save(
         self, weights: Weights, average: Weights | None, state: Mapping[str, Any],
-        *, step: int, epoch: int, best: int | None,
-    ) -> int:  # fmt: skip
-        """Save a new one and drop those that are no longer needed; return its number.
+        *, step: int, epoch: int, best: Mapping[Kind, int], improved: Iterable[Kind] = (),
+    ) -> Mapping[Kind, int]:  # fmt: skip
+        """Save a new one and drop those that are no longer needed; return the best ones.
 
-        ``best`` is the number of the best one so far, or None if that is this one.
+        Args:
+            weights, average, state: what to save.
+            step, epoch: when that was.
+            best: the numbers of the best ones so far.
+            improved: the weights of which this is the best one.
         """
         number = 1 + max(self._taken_numbers(), default=0)
         contents = {WEIGHTS: safetensors.torch.save(_plain(weights)), STATE: _pickled(state)}
         if average is not None:
             contents[AVERAGE] = safetensors.torch.save(_plain(average))
         hashes = {name: sha256(content) for name, content in contents.items()}
-        manifest = Manifest(
-            number, step, epoch, number if best is None else best, dict(self.run), hashes
-        )
+        best = {**best, **dict.fromkeys(improved, number)}
+        manifest = Manifest(number, step, epoch, best, dict(self.run), hashes)
         with self._new_folder(number) as new:
             for name, content in contents.items():
                 write_synced(new / name, content)
             write_synced(new / MANIFEST, manifest.to_json())
         self._drop_old()
-        return number
+        return best
 
     def set_aside(self, newer_than: int) -> None:
         """Rename damaged ones that are newer than the one in use; nothing is deleted."""
@@ -266,7 +275,7 @@ class Checkpoints:
             with contextlib.suppress(Damaged):
                 manifest = self._manifest(number)
                 good.append(number)
-                keep |= {number, manifest.best}
+                keep |= {number, *manifest.best.values()}
             if len(good) == 2:
                 break
         for number in set(self.numbers()) - keep:

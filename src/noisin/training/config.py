@@ -218,7 +218,9 @@ class TrainConfig(Section):
     tokens: Whole | None = Field(default=None, ge=1, description="End after so many tokens.")
     minutes: Number | None = Field(default=None, gt=0, description="End after so many minutes.")
     patience: Whole | None = Field(
-        default=None, ge=1, description="End after so many epochs without a new best."
+        default=None,
+        ge=1,
+        description="End after so many epochs without a new best, of raw or averaged weights.",
     )
     eval_batch_size: Whole = Field(
         default=10, ge=1, le=LARGEST, description="Columns in evaluation."

@@ -8,9 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from noisin.training.config import ScheduleConfig, TrainConfig
+
+Weights = Literal["raw", "averaged"]
+WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+
+
+class Best(NamedTuple):
+    """The epoch of the lowest validation perplexity, counted from 1."""
+
+    perplexity: float
+    epoch: int
 
 
 @dataclass
@@ -19,68 +29,83 @@ class Course:
 
     Attributes:
         lr: the step size of the next epoch.
-        best: the lowest validation perplexity.
-        best_epoch: the epoch that had it, counted from 1.
-        best_weights: whether those were the ``"raw"`` weights or the ``"averaged"`` ones.
         averaging: whether the weights are being averaged.
-        history: the validation perplexity that counted, of every epoch.
+        history: the validation perplexity that decides, of every epoch: that of the raw weights or,
+            under ``nt`` once the average has begun, that of the average.
+        bests: the best epoch of the raw weights, and that of their average if there is one.
     """
 
     lr: float
     averaging: bool
-    best: float = math.inf
-    best_epoch: int = 0
-    best_weights: str = "raw"
     history: list[float] = field(default_factory=list)
+    bests: dict[Weights, Best] = field(default_factory=dict)
 
     @classmethod
     def start(cls, train: TrainConfig) -> Self:
         """Before the first epoch."""
         return cls(lr=train.lr, averaging=train.averaging == "from_start")
 
-    def judge(self, train: TrainConfig, raw: float, averaged: float | None) -> bool:
-        """Take in the validation perplexities after an epoch; return whether it is the best so far.
+    @property
+    def best_weights(self) -> Weights:
+        """The weights that count: those with the lower validation perplexity, each at its best."""
+        return min(self.bests, key=lambda weights: self.bests[weights].perplexity, default="raw")
 
-        Those of the raw weights count; under ``nt``, once the average has begun, those of the
-        average. Is it not below the best so far, the step size is divided by ``lr_decay``. Under
-        ``nt`` averaging begins when it is above the lowest of all but the last ``nt_window``
-        epochs.
+    def judge(self, train: TrainConfig, raw: float, averaged: float | None) -> list[Weights]:
+        """Take in the validation perplexities after an epoch; return whose lowest they are so far.
+
+        If the one that decides is not below all before it, the step size is divided by
+        ``lr_decay``. Under ``nt`` averaging begins when it is above the lowest of all but the last
+        ``nt_window`` epochs.
 
         >>> train = TrainConfig(averaging="nt", nt_window=2)
         >>> course = Course.start(train)
         >>> [course.judge(train, ppl, None) for ppl in (90.0, 80.0, 85.0, 82.0)]
-        [True, True, False, False]
+        [['raw'], ['raw'], [], []]
         >>> course.lr, course.averaging          # 82 is below 90, all there was two epochs before
         (20.833333333333336, False)
         >>> course.judge(train, 83.0, None), course.averaging  # 83 is above 80
-        (False, True)
+        ([], True)
+        >>> course.judge(train, 84.0, 79.0), course.best_weights
+        (['averaged'], 'averaged')
         """
-        value, weights = raw, "raw"
-        if train.averaging == "nt" and averaged is not None:
-            value, weights = averaged, "averaged"
-        improved = value < self.best
-        if improved:
-            self.best, self.best_epoch, self.best_weights = value, len(self.history) + 1, weights
-        else:
+        values: dict[Weights, float | None] = {"raw": raw, "averaged": averaged}
+        improved = [weights for weights, value in values.items() if self._note(weights, value)]
+        decides = averaged if train.averaging == "nt" and averaged is not None else raw
+        if not decides < min(self.history, default=math.inf):  # NaN is not
             self.lr /= train.lr_decay
         earlier = self.history[: -train.nt_window]
-        if train.averaging == "nt" and earlier and value > min(earlier):
+        if train.averaging == "nt" and earlier and decides > min(earlier):
             self.averaging = True
-        self.history.append(value)
+        self.history.append(decides)
         return improved
 
+    def _note(self, weights: Weights, value: float | None) -> bool:
+        """Keep a perplexity that is the lowest of these weights so far; return whether it is."""
+        lowest = self.bests[weights].perplexity if weights in self.bests else math.inf
+        if value is None or not value < lowest:  # NaN is not
+            return False
+        self.bests[weights] = Best(value, len(self.history) + 1)
+        return True
+
     def out_of_patience(self, train: TrainConfig) -> bool:
-        """Whether the best epoch lies too far back."""
-        return train.patience is not None and len(self.history) - self.best_epoch >= train.patience
+        """Whether the best epochs, of the raw weights and of their average, lie too far back."""
+        latest = max((best.epoch for best in self.bests.values()), default=0)
+        return train.patience is not None and len(self.history) - latest >= train.patience
 
     def state_dict(self) -> dict[str, Any]:
         """As plain types."""
-        return asdict(self)
+        return asdict(self) | {"bests": {weights: list(b) for weights, b in self.bests.items()}}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Back from plain types."""
-        return cls(**state)
+        """Back from plain types, of noisin 0.1 too, which kept the best of one kind of weights."""
+        state = dict(state)
+        if "best_epoch" in state:
+            old = Best(state.pop("best"), state.pop("best_epoch"))
+            weights = state.pop("best_weights")
+            state["bests"] = {weights: old} if old.epoch else {}
+        bests = {weights: Best(*best) for weights, best in state.pop("bests").items()}
+        return cls(**state, bests=bests)
 
 
 def noise_share(schedule: ScheduleConfig, epoch: int) -> float:

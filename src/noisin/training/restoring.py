@@ -12,14 +12,14 @@ from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.models import LanguageModel
 from noisin.training.build import build_model
-from noisin.training.checkpoint import Checkpoint, Checkpoints
+from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
+from noisin.training.course import Course, Weights
 from noisin.training.device import own_random_stream
 from noisin.training.record import RunRecord
 from noisin.training.run import load_weights
 
 When = Literal["best", "last"]
-Weights = Literal["raw", "averaged"]
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,20 @@ def restore(
 
     Args:
         record: of the run, which may be going on still.
-        when: the best epoch so far, or the newest checkpoint.
-        weights: the raw ones or their average; those that counted in validation unless given.
+        when: the best epoch of these weights so far, or the newest checkpoint.
+        weights: the raw ones or their average; unless given, those with the lower validation
+            perplexity, each at its best.
         note: told of a damaged checkpoint that is passed over.
     """
     config, vocab = record.config, record.vocabulary
-    checkpoint = _checkpoint(record, when, note)
+    checkpoints = Checkpoints(record.checkpoints, record.identity)
+    checkpoint = checkpoints.newest(note)
+    if checkpoint is None:
+        raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
     if weights is None:
-        counted = checkpoint.state["course"]["best_weights"] == "averaged"
-        weights = "averaged" if counted and checkpoint.average is not None else "raw"
+        weights = Course.from_state_dict(checkpoint.state["course"]).best_weights
+    if when == "best":
+        checkpoint = checkpoints.best(checkpoint, weights)
     saved = checkpoint.weights if weights == "raw" else checkpoint.average
     if saved is None:
         raise InvalidValue(
@@ -69,11 +74,3 @@ def restore(
         model = build_model(config, len(vocab))
     load_weights(dict(model.named_parameters()), saved)
     return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)
-
-
-def _checkpoint(record: RunRecord, when: When, note: Callable[[str], None]) -> Checkpoint:
-    checkpoints = Checkpoints(record.checkpoints, record.identity)
-    newest = checkpoints.newest(note)
-    if newest is None:
-        raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
-    return newest if when == "last" else checkpoints.best(newest)

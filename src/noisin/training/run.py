@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from noisin.training.build import build_model, build_optimizer
 from noisin.training.checkpoint import Checkpoint, Weights
 from noisin.training.config import RunConfig
 from noisin.training.course import Course
+from noisin.training.course import Weights as Kind
 from noisin.training.device import random_state, rewind
 from noisin.training.evaluation import Score
 
@@ -34,7 +36,7 @@ class Run:
         seconds: of work in earlier sessions.
         cut: whether the last epoch was cut short by a limit on tokens or minutes.
         offset: the end of ``metrics.jsonl``.
-        best: the number of the best checkpoint, or 0.
+        best: the numbers of the checkpoints with the best raw weights and the best average.
     """
 
     def __init__(self, config: RunConfig, num_words: int, device: torch.device) -> None:
@@ -46,7 +48,8 @@ class Run:
         self.course = Course.start(config.train)
         self.average: Average | None = None
         self.carried: Any = None
-        self.epoch = self.row = self.step = self.tokens = self.scored = self.offset = self.best = 0
+        self.epoch = self.row = self.step = self.tokens = self.scored = self.offset = 0
+        self.best: Mapping[Kind, int] = {}
         self.sums = torch.zeros(2, dtype=torch.float64, device=device)
         self.seconds = 0.0
         self.cut = False

@@ -12,7 +12,7 @@ one that was not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,10 @@ from noisin.errors import Unsupported
 from noisin.models import detach
 from noisin.training import evaluation, resume
 from noisin.training.build import Objective, build_noise, build_objective
-from noisin.training.checkpoint import Checkpoints
+from noisin.training.checkpoint import Checkpoint, Checkpoints
 from noisin.training.clock import Clock
 from noisin.training.config import RunConfig
+from noisin.training.course import Weights
 from noisin.training.device import (
     find_device,
     own_random_stream,
@@ -291,7 +292,7 @@ class Trainer:
         if self.workers.main:
             run.offset = self.record.append(metrics)
         run.next_epoch()
-        self._save(run, best=improved)
+        self._save(run, improved)
         return metrics
 
     def _clean(self, corpus: Corpus) -> Ids | None:
@@ -320,23 +321,23 @@ class Trainer:
         finally:
             hook.remove()
 
-    def _save(self, run: Run, best: bool = False) -> None:
-        """A checkpoint of this moment, unless there is one."""
+    def _save(self, run: Run, improved: Sequence[Weights] = ()) -> None:
+        """A checkpoint of this moment, unless there is one; of ``improved`` weights the best."""
         if run.position == self.saved:
             return
         if not all_finite([*run.parameters, run.sums]):
             raise self._diverged(run, run.step, first_weight(run.model) or "in its loss")
         state = run.state_dict(self.clock.seconds, self.workers.gather(run.carried))
         if self.workers.main:
-            number = self.checkpoints.save(
+            run.best = self.checkpoints.save(
                 run.weights(),
                 run.average_weights(),
                 state,
                 step=run.step,
                 epoch=run.epoch,
-                best=None if best else run.best,
+                best=run.best,
+                improved=improved,
             )
-            run.best = number if best else run.best
         self.saved = run.position
         self.clock.saved()
 
@@ -344,10 +345,12 @@ class Trainer:
         """Measure the best weights on the test text, and write the summary."""
         newest = self.checkpoints.newest(self.progress.note)
         assert newest is not None
-        best = self.checkpoints.best(newest)
-        averaged = run.course.best_weights == "averaged" and best.average is not None
-        load_weights(run.weights(), (best.average if averaged else best.weights) or {})
         lines = self.record.metrics
+        bests = {}
+        for weights, best in run.course.bests.items():
+            saved = self.checkpoints.best(newest, weights)
+            measured = self._measured_again(run, corpus, saved, weights)
+            bests[weights] = lines[best.epoch - 1] | {"weights": weights} | measured
         self.record.write(
             "summary.json",
             {
@@ -357,13 +360,23 @@ class Trainer:
                 "tokens": run.tokens,
                 "seconds": round(self.clock.seconds, 3),
                 "parameters": sum(p.numel() for p in run.parameters),
-                "best": {
-                    **lines[max(run.course.best_epoch, 1) - 1],
-                    "weights": run.course.best_weights,
-                    "test": self._measured(run, corpus.test),
-                    "checkpoint": best.manifest.number,
-                },
+                "best": bests[run.course.best_weights],
+                "raw": bests.get("raw"),
+                "averaged": bests.get("averaged"),
                 "last": lines[-1],
                 "config": self.config.hash(),
             },
         )
+
+    def _measured_again(
+        self, run: Run, corpus: Corpus, best: Checkpoint, weights: Weights
+    ) -> dict[str, Any]:
+        """What was not measured of the best weights when their epoch ended."""
+        saved = best.weights if weights == "raw" else best.average
+        assert saved is not None
+        load_weights(run.weights(), saved)
+        measured = {"test": self._measured(run, corpus.test), "checkpoint": best.manifest.number}
+        clean = self._clean(corpus)
+        if weights == "averaged" and clean is not None:  # the line has that of the raw weights
+            measured["train_clean"] = self._measured(run, clean)
+        return measured

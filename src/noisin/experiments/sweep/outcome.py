@@ -96,8 +96,8 @@ def all_folders(out: Path) -> dict[str, Path]:
 
 def _row(record: RunRecord) -> Row:
     try:
-        return comparison.rows([record])[0]
-    except (KeyError, TypeError):
+        return comparison.best_row(record)
+    except (KeyError, TypeError, AttributeError, StopIteration):
         raise InvalidValue(
             f"{record.folder / 'summary.json'} is damaged. Put the whole file back, or delete it "
             f"and run the same command again."

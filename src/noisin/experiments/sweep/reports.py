@@ -75,8 +75,8 @@ class Reports:
     def _report(self, metrics: Mapping[str, Any]) -> None:
         if self.trial is None:
             return
-        averaged = self.run.config.train.averaging == "nt" and metrics["valid_averaged"]
-        value = averaged or metrics["valid"]
+        measured = (metrics["valid"], metrics["valid_averaged"])
+        value = min((value for value in measured if value is not None), default=None)
         known = self.trial.study.get_trials(deepcopy=False)[self.trial.number].intermediate_values
         if metrics["epoch"] in known:
             return
