@@ -109,12 +109,20 @@ def test_the_papers_special_case_is_inexact() -> None:
 
 def test_noise_composes_with_dropout() -> None:
     """The paper's D + noise: the dropout LSTM is just another transition."""
-    cell = noisin.Noisy(DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4), noise.Gaussian(0.5))
-    z, _ = noisin.unroll(cell, torch.randn(5, N, F))
+    cell = noisin.Noisy(DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, **D64), noise.Gaussian(0.5))
+    x, eps = torch.randn(5, N, F, **D64), torch.randn(5, N, H, **D64)
+    torch.manual_seed(7)  # of the masks: the noise is given
+    z, (z_n, c_n) = noisin.unroll(cell, x, eps=eps)
+    torch.manual_seed(7)
+    state = None
+    for t in range(5):
+        h, c = cell.cell(x[t], state)
+        state = (h * (1 + eps[t]), c)
+        assert_close(z[t], state[0])
+    assert_close((z_n, c_n), state)
     z.sum().backward()
     assert cell.cell.weight_hh.grad.any()
     with noisin.noise_off(cell):  # dropout is not noise's to switch
-        x = torch.randn(5, N, F)
         assert not torch.equal(noisin.unroll(cell, x)[0], noisin.unroll(cell, x)[0])
 
 
