@@ -108,11 +108,23 @@ def test_the_copied_errors_are_noted() -> None:
     assert "14 M" in noted["inan2016tying"]
 
 
+def percentages(text: str) -> set[float]:
+    return {float(p) for p in re.findall(rf"({NUMBER}) ?\$?\\%", text)}
+
+
 def test_every_percentage_of_the_text(source: str) -> None:
     """Those of the captions are the same ones, rounded down."""
-    printed = {float(p) for p in re.findall(rf"({NUMBER})\$?\\%", source)}
+    printed = percentages(source)
     stated = {claim.percent for claim in CLAIMS}
     assert printed == stated | {float(math.floor(p)) for p in (12.2, 9.4)}
+
+
+def test_which_percentages_stand_where(source: str) -> None:
+    """The introduction has all four; the abstract has those over dropout alone."""
+    abstract, rest = source.split(r"\begin{abstract}")[1].split(r"\end{abstract}")
+    introduction = rest.split(r"\begin{figure}")[0]
+    assert percentages(introduction) == {claim.percent for claim in CLAIMS}
+    assert percentages(abstract) == {c.percent for c in CLAIMS if c.worse.dropout} == {12.2, 9.4}
 
 
 def test_three_of_four_percentages_compare_a_large_model_with_a_medium_one() -> None:

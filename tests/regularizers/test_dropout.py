@@ -97,24 +97,40 @@ def test_zarembas_dropout_is_dropout_of_the_input() -> None:
 
 
 def test_the_papers_special_case_is_inexact() -> None:
-    """A mask after the product is not one before it: no mask on x gives the same gates."""
-    cell = DropoutLSTMCell(F, H, p_x=0.5, site="after", **D64)
-    x, zero = torch.randn(1, F, **D64), torch.zeros(1, H, **D64)
-    masks = Masks(torch.tensor([0.0, 2.0, 2.0, 2.0], **D64).expand(1, 4, H).clone(), None)
-    after = cell(x, (zero, zero), masks=masks)[0]
-    for bits in itertools.product([0.0, 2.0], repeat=F):
-        before = nn.LSTMCell.forward(cell, x * torch.tensor(bits, **D64), (zero, zero))[0]
-        assert not torch.allclose(after, before)
+    """No masks after the products give what Zaremba's gives, unless it keeps all of x or nothing.
+
+    A unit depends on the masks of its own four gates alone, so 16 combinations are all there are.
+    """
+    after = DropoutLSTMCell(F, H, p_x=0.5, **D64)
+    zaremba = DropoutLSTMCell(F, H, p_x=0.5, site="before", shared=True, **D64)
+    zaremba.load_state_dict(after.state_dict())
+    x, state = torch.randn(1, F, **D64), (torch.zeros(1, H, **D64), torch.randn(1, H, **D64))
+    values = (0.0, 2.0)
+    gates = [torch.tensor(bits, **D64) for bits in itertools.product(values, repeat=4)]
+    masks = [Masks(bits[:, None].expand(1, 4, H), None) for bits in gates]
+    reachable = torch.stack([after(x, state, masks=mask)[0] for mask in masks])
+    for bits in itertools.product(values, repeat=F):
+        mask = Masks(torch.tensor(bits, **D64).view(1, 1, F), None)
+        found = torch.isclose(reachable, zaremba(x, state, masks=mask)[0]).any(0)
+        assert bool(found.all()) == (len(set(bits)) == 1), bits
 
 
 def test_noise_composes_with_dropout() -> None:
     """The paper's D + noise: the dropout LSTM is just another transition."""
-    cell = noisin.Noisy(DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4), noise.Gaussian(0.5))
-    z, _ = noisin.unroll(cell, torch.randn(5, N, F))
+    cell = noisin.Noisy(DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, **D64), noise.Gaussian(0.5))
+    x, eps = torch.randn(5, N, F, **D64), torch.randn(5, N, H, **D64)
+    torch.manual_seed(7)  # of the masks: the noise is given
+    z, (z_n, c_n) = noisin.unroll(cell, x, eps=eps)
+    torch.manual_seed(7)
+    state = None
+    for t in range(5):
+        h, c = cell.cell(x[t], state)
+        state = (h * (1 + eps[t]), c)
+        assert_close(z[t], state[0])
+    assert_close((z_n, c_n), state)
     z.sum().backward()
     assert cell.cell.weight_hh.grad.any()
     with noisin.noise_off(cell):  # dropout is not noise's to switch
-        x = torch.randn(5, N, F)
         assert not torch.equal(noisin.unroll(cell, x)[0], noisin.unroll(cell, x)[0])
 
 

@@ -10,8 +10,10 @@ NOISE    a family of noise, with the gamma that the paper found best; ``small``:
 ======== =====================================================================================
 
 The paper drops "on the input, recurrent, and output layers". ``dropout`` has the second rate
-between the layers, as Zaremba; ``recurrent-dropout`` has it on the state that is fed back. What a
-recipe does not set is the default of the config, which is the paper's.
+between the layers, as Zaremba; ``recurrent-dropout`` has it on the state that is fed back. The
+paper's equations are a third reading, masks on the eight products of the gates, for which there is
+no recipe: see :class:`~noisin.regularizers.DropoutLSTMCell`. What a recipe does not set is the
+default of the config, which is the paper's.
 
 >>> config("wt2-large-dropout-beta").noise.gamma
 0.6
@@ -52,9 +54,8 @@ _SMALL: Mapping[FamilyName | None, float | None] = {None: None} | {
 }
 
 # The paper gives the model and the kind of noise, but neither gamma nor how it was trained. With
-# AdamW the RNN overfits within a few epochs, as the paper's does. SGD is slower: after 140,000
-# words it is at 716 on valid, and AdamW at 498. The step is not made smaller, and the weights are
-# not averaged, for both hide how validation turns up.
+# AdamW the RNN overfits within a few epochs, as the paper's does. The step size is held and the
+# weights are not averaged, because either would hide how validation turns up.
 _FIGURE_1: Settings = {
     "data": {"name": "ptb"},
     "model": {"cell": "elman-sigmoid", "hidden_size": 256, "num_layers": 1, "tied": False},
@@ -71,7 +72,7 @@ _ADDITIVE: Settings = {"noise": {"family": "gaussian", "gamma": 0.5, "mode": "ad
 
 
 def name_of(cell: Cell, dropout: Dropout = "dropout") -> str:
-    """The recipe of a cell; of one with dropout, by one of the two readings.
+    """The recipe of a cell; of one with dropout, by one of two readings.
 
     >>> name_of(paper.cell("wikitext-2", "large", dropout=True, family="chi-square"))
     'wt2-large-dropout-chi-square'

@@ -38,7 +38,7 @@ LEGEND = {
     tags.NOT_COMPLETE: "stopped or still at work. Such a run counts only where none is complete.",
     tags.DIVERGED: "the loss left the finite numbers; not counted.",
     tags.REPEATED: "another run of the same seed went as far or further, and stands for it.",
-    RECURRENT: "the other reading of the paper's dropout: 0.4 on the state that is fed back.",
+    RECURRENT: "another reading of the paper's dropout: 0.4 on the state that is fed back.",
 }
 
 

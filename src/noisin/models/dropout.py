@@ -28,7 +28,8 @@ class Dropouts:
         recurrent: of the ``h_{t-1}`` that a layer's own recurrence reads, one mask for all gates.
         locked: one mask per sequence and feature for all steps (Gal), or a fresh one per step.
 
-    Zaremba's dropout, and the two readings of the paper's "0.5 / 0.4 / 0.5":
+    Two readings of the paper's "0.5 / 0.4 / 0.5": as Zaremba, and with 0.4 on the recurrent state.
+    (The paper's equations are a third, which is :class:`~noisin.regularizers.DropoutLSTMCell`.)
 
     >>> Dropouts(0.5, 0.4, 0.5)
     Dropouts(input=0.5, between=0.4, output=0.5, recurrent=0.0, locked=False)

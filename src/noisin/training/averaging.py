@@ -1,9 +1,9 @@
 r"""Averages of the iterates of SGD.
 
-SGD with a constant step wanders about the minimum; the mean of its iterates does not. Language
-models are therefore evaluated at ``θ̄_n = (θ_1 + ... + θ_n) / n``, with the count begun once
-validation stops improving. The mean is kept in place, ``θ̄ += (θ - θ̄) / n``, by one call for all
-parameters.
+SGD with a constant step wanders about the minimum; the mean of its iterates,
+``θ̄_n = (θ_1 + ... + θ_n) / n``, does so less. The setting ``train.averaging`` says whether the
+count begins at the first step or once validation stops improving. The mean is kept in place,
+``θ̄ += (θ - θ̄) / n``, by one call for all parameters.
 """
 
 from __future__ import annotations
