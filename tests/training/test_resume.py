@@ -190,18 +190,32 @@ def test_another_machine_is_noted(tmp_path: Path) -> None:
     assert resumed == {"step": 10, "processor": environment["processor"]}
 
 
+def test_small_models_get_one_thread() -> None:
+    """Of the cores of this machine, and whoever asks for more gets them."""
+    record, words = RunRecord("not-there"), 2000
+    small = toy.config(threads=None, model={"hidden_size": 128}, train={"batch_size": 20})
+    large = toy.config(threads=None, model={"hidden_size": 650}, train={"batch_size": 80})
+    many = toy.config(threads=None, model={"hidden_size": 128}, train={"batch_size": 20, "K": 20})
+    with use_threads(2):
+        assert resume.threads_to_use(record, small, words) == 1
+        assert resume.threads_to_use(record, large, words) == 2
+        assert resume.threads_to_use(record, many, words) == 2
+        explicit = small.model_copy(update={"threads": 2})
+        assert resume.threads_to_use(record, explicit, words) == 2
+
+
 def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
     """For sums depend on it; the process gets its own number back."""
     record, settings = RunRecord(tmp_path / "run"), toy.config(threads=None)
-    assert resume.threads_to_use(record, settings) == torch.get_num_threads() == 1
-    assert resume.threads_to_use(record, toy.config(threads=3)) == 3
+    assert resume.threads_to_use(record, settings, toy.WORDS) == torch.get_num_threads() == 1
+    assert resume.threads_to_use(record, toy.config(threads=3), toy.WORDS) == 3
     with pytest.raises(InvalidValue, match=r"threads = 1000, and \d+ cores can be used here"):
-        resume.threads_to_use(record, toy.config(threads=1000))
+        resume.threads_to_use(record, toy.config(threads=1000), toy.WORDS)
     toy.fit(tmp_path / "run", train={"epochs": 1}, threads=None)
     assert record.environment["threads"] == 1
     whole = record.environment
     record.write("environment.json", {**whole, "threads": 1000})  # of a larger machine
-    assert resume.threads_to_use(record, settings) == 1000
+    assert resume.threads_to_use(record, settings, toy.WORDS) == 1000
     for damaged in ("many", 0, None):
         record.write("environment.json", {**whole, "threads": damaged})
         with pytest.raises(InvalidValue, match="does not tell the number of threads"):

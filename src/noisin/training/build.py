@@ -17,6 +17,10 @@ from noisin.training import optimizers
 from noisin.training.config import NoiseConfig, RunConfig, TrainConfig
 from noisin.training.course import noise_share
 
+# Multiply-adds of a time step. Threads wait for each other at every step: with less to do between
+# two meetings they gain little on idle cores, and on busy ones they take many times as long as one.
+WORTH_A_THREAD = 50_000_000
+
 # (model, x, target, state) -> the mean nll and the mean penalty of a word, and the state
 Objective = Callable[[LanguageModel, Tensor, Tensor, Any], tuple[Tensor, Tensor, Any]]
 
@@ -58,6 +62,19 @@ def build_model(config: RunConfig, num_words: int) -> LanguageModel:
         noise=build_noise(sampled),
         **settings,
     )
+
+
+def threads_worthwhile(config: RunConfig, num_words: int) -> int:
+    """How many threads have enough to do in a time step, for all rows of the batch.
+
+    >>> small, medium = RunConfig(model={"hidden_size": 128}, train={"batch_size": 20}), RunConfig()
+    >>> threads_worthwhile(small, 1_658), threads_worthwhile(medium, 10_000)
+    (1, 21)
+    """
+    with torch.device("meta"):
+        weights = sum(p.numel() for p in build_model(config, num_words).parameters())
+    rows = config.train.batch_size * config.train.K
+    return max(1, rows * weights // WORTH_A_THREAD)
 
 
 def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:

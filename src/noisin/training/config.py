@@ -256,7 +256,10 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     seed: Whole = Field(default=1111, ge=0, le=LARGEST_SEED, description="Of all random draws.")
     threads: Whole | None = Field(
-        default=None, ge=1, le=1024, description="Processor threads; torch's choice unless given."
+        default=None,
+        ge=1,
+        le=1024,
+        description="Processor threads; unless given, as many as the model has work for.",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="Where to compute.")
 

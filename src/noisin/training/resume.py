@@ -9,6 +9,7 @@ import torch
 
 from noisin.data import Corpus
 from noisin.errors import InvalidValue
+from noisin.training.build import threads_worthwhile
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
 from noisin.training.environment import changes, cores, environment
@@ -32,12 +33,12 @@ def is_new(record: RunRecord) -> bool:
     return not (record.exists and record.checkpoints.is_dir())
 
 
-def threads_to_use(record: RunRecord, config: RunConfig) -> int:
+def threads_to_use(record: RunRecord, config: RunConfig, num_words: int) -> int:
     """The number of threads is part of the arithmetic: a run keeps the one it began with."""
     if not is_new(record):
         return record.threads
     if config.threads is None:
-        return torch.get_num_threads()
+        return min(torch.get_num_threads(), threads_worthwhile(config, num_words))
     found = cores()
     if found is not None and config.threads > THREADS_PER_CORE * found:
         raise InvalidValue(

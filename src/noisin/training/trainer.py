@@ -97,7 +97,8 @@ class Trainer:
                 stack.enter_context(own_random_stream(device))
                 self.flag = stack.enter_context(caught())
                 resume.refuse_another(self.record, self.config, corpus)
-            stack.enter_context(use_threads(resume.threads_to_use(self.record, self.config)))
+            threads = resume.threads_to_use(self.record, self.config, len(corpus.vocab))
+            stack.enter_context(use_threads(threads))
             if not resume.is_complete(self.record, self.config):
                 self._train(self._start(corpus, device), corpus)
             self._agreed(NOTHING)  # a signal after the last look is not for this run alone
