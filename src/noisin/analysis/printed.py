@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from noisin import checks, objective
 from noisin.analysis.risk import Measured
 from noisin.errors import InvalidValue
-from noisin.injection import as_training, injected_modules
+from noisin.injection import Injected, as_training
 from noisin.likelihoods import Likelihood
+from noisin.rnn import GRU
 
 
 def printed_regularizer(
@@ -75,11 +76,17 @@ def printed_regularizer(
 
 def _check_steps(model: nn.Module) -> None:
     """Raise unless a sequence can be run step by step."""
-    shared = [m for m in injected_modules(model) if m.share == "sequence" and m.noise is not None]
-    both = [m for m in model.modules() if isinstance(m, nn.RNNBase) and m.bidirectional]
-    for module in (*shared, *both):
-        reason = "both directions" if module in both else "noise shared over time"
+    for module in model.modules():
+        noisy = isinstance(module, Injected) and module.noise is not None
+        if isinstance(module, nn.RNNBase) and module.bidirectional:
+            reason, advice = "both directions", "Use one direction"
+        elif noisy and module.share == "sequence":
+            reason, advice = "noise shared over time", "Use share='step'"
+        elif noisy and module.feedback and isinstance(module, GRU) and module.site == "read":
+            reason, advice = "a state without its noisy z", "Use site='state' or an LSTM"
+        else:
+            continue
         raise InvalidValue(
             f"printed_regularizer: {type(module).__name__} has {reason}, and the model is run step "
-            f"by step. Use one direction and share='step'."
+            f"by step from its state. {advice}."
         )
