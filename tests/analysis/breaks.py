@@ -115,12 +115,10 @@ def _fed_back(configure: Any, self: Any, **settings: Any) -> None:
     configure(self, **{**settings, "feedback": True})
 
 
-def _same_for_all_rows(sample: Any, self: Any, *args: Any, **kwargs: Any) -> Tensor:
-    eps = sample(self, *args, **kwargs)
-    return eps[..., :1, :].expand_as(eps).clone()
-
-
 off_centre = replaced(functional, "inject", _off_centre)
+a_little_more = wrapped(
+    functional, "inject", lambda inject, h, eps, mode: inject(h, eps, mode) + 1e-4
+)
 scaled_noise = replaced(functional, "inject", _scaled)
 not_fed_back = replaced(functional, "noisy", _forgetful)
 always_fed_back = wrapped(Injected, "_configure", _fed_back)
@@ -128,9 +126,8 @@ first_layer_off = wrapped(NoisyStack, "_emit", _first_layer_off)
 fresh_where_shared = wrapped(
     Layout, "hold", lambda _, self, x: torch.stack([x[torch.randperm(len(x))] for _ in self.sizes])
 )
-one_noise_for_all_samples = wrapped(NoisyStack, "_draw", _same_for_all_rows)
 elman_off = wrapped(
-    functional, "elman", lambda f, gates, state, w, activation: f(1.2 * gates, state, w, activation)
+    functional, "elman", lambda f, gates, state, w, activation: f(1.5 * gates, state, w, activation)
 )
 lstm_off = wrapped(functional, "lstm", lambda f, gates, state, w: f(1.2 * gates, state, w))
 curved_affine = wrapped(toys.Affine, "forward", lambda f, self, x, z: f(self, x, z).tanh())

@@ -28,7 +28,7 @@ def verify(
     json: Switch = False,
     seed: WholeNumber = 1111,
 ) -> int:
-    """Check every mathematical claim of the paper, one row each, with standard errors.
+    """Check the mathematical claims of the paper, one row each, with standard errors.
 
     Exits with 1 if a row fails. Takes about half a minute.
 

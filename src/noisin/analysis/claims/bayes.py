@@ -95,7 +95,7 @@ WEIGHTS = ([[0.8], [-1.2]], [[0.5, -0.2], [0.4, 0.3]])
 
 def prior() -> Iterator[Row]:
     """The prior of the noisy state has the law of the transitions that an RNN makes."""
-    n = draws(40_000)
+    n = draws(100_000)
     grid = torch.linspace(-15, 30, 90_001, dtype=torch.float64)
     x, z_before = torch.ones(1, n, 1).double(), torch.full((1, n, 2), 0.3).double()
     found = []
