@@ -8,7 +8,7 @@ checks are made (``conftest.py`` counts them and fails the run beyond that), eac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import stats
@@ -36,6 +36,18 @@ def assert_mean(sample: np.ndarray, expected: float, std: float) -> None:
         z = 0.0
     assert abs(z) < Z, (
         f"mean {sample.mean():.6g}, expected {expected:.6g} ± {stderr:.2g} ({z:+.1f} σ)"
+    )
+
+
+def assert_standard_errors(z: Sequence[float], name: str) -> None:
+    """Independent figures, each in its own standard errors, have squares of mean one."""
+    _count()
+    n = len(z)
+    found = sum(value**2 for value in z) / n
+    low, high = stats.chi2.ppf(LEVEL / 2, n) / n, stats.chi2.isf(LEVEL / 2, n) / n
+    assert low < found < high, (
+        f"{name}: mean square {found:.3g} of {n} figures in standard errors, expected one, in "
+        f"({low:.3g}, {high:.3g})"
     )
 
 

@@ -27,7 +27,9 @@ PAGES = {
 # Without ``noise`` and ``data``, which are sections of the settings as well.
 MODULES = {"noisin", *(name for names in FLOORS.values() for name in names)} - {"noise", "data"}
 MAP = PAGES["docs/paper.md"]
-CLAIMS = "".join(path.read_text() for path in (ROOT / "src/noisin/analysis").glob("*.py"))
+CLAIMS = "".join(
+    path.read_text(encoding="utf-8") for path in (ROOT / "src/noisin/analysis/claims").glob("*.py")
+)
 
 
 def table_rows(page: str) -> list[list[str]]:

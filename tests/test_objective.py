@@ -225,6 +225,22 @@ class TestEmpiricalBayes:
         mean = torch.trapezoid(p * self.GRID, self.GRID).item()
         assert mean == pytest.approx(f, abs=5e-3), "unbiased"
 
+    def test_a_unit_at_zero_has_no_density_under_multiplicative_noise(self) -> None:
+        """A ReLU's f of 0 stays 0 whatever the noise: a point mass, which was NaN."""
+        f = torch.tensor([[0.5, 0.0, 0.3], [0.1, 0.0, 0.0]], **D64)
+        law = noise.Gaussian(0.5)
+        with pytest.raises(InvalidValue, match=r"0 at 3 of 6 entries \(units 1, 2\).*no density"):
+            objective.transition_log_density(f, f, law, "multiplicative")
+        assert objective.transition_log_density(f, f, law, "additive").isfinite().all()
+        cell = noisin.RNNCell(1, 2, nonlinearity="relu", noise=law, **D64)
+        with torch.no_grad():
+            for weight in cell.parameters():
+                weight.fill_(-1.0)
+        x = torch.ones(2, 1, 1, **D64)
+        with pytest.raises(InvalidValue, match="mode='additive'"):
+            objective.log_joint(cell, nn.Linear(2, 1, **D64), x, x, torch.zeros(2, 1, 2, **D64),
+                                likelihoods.Gaussian())  # fmt: skip
+
     def test_the_joint_integrates_to_the_marginal(self) -> None:
         """Two steps of one unit: the latent states integrated out on a grid, against sampling."""
         cell = noisin.Noisy(nn.RNNCell(1, 1, **D64), noise.Gaussian(0.4), mode="additive")

@@ -171,6 +171,8 @@ def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> T
     """``log p(z_t | z_{t-1}, x_{t-1})``, where ``f = f_W(x_{t-1}, z_{t-1})``; summed over units.
 
     Additive noise with density phi gives ``Π phi(z - f)``, multiplicative ``Π phi(z/f - 1)/|f|``.
+    Multiplicative noise leaves an f of 0, such as a ReLU's, where it is: z then is 0 with certainty
+    and has no density, which is an error.
 
     >>> from noisin.noise import Gaussian
     >>> transition_log_density(torch.tensor([1.0]), torch.tensor([1.0]), Gaussian(1.0), "additive")
@@ -179,6 +181,15 @@ def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> T
     checks.one_of("transition_log_density: mode", mode, ("multiplicative", "additive"))
     if mode == "additive":
         return noise.log_prob(z - f).sum(-1)
+    if checks.values_known(f) and (f == 0).any():
+        units = (f == 0).reshape(-1, f.shape[-1]).any(0).nonzero().flatten().tolist()
+        shown = ", ".join(map(str, units[:5])) + (", ..." if len(units) > 5 else "")
+        raise InvalidValue(
+            f"transition_log_density: f is 0 at {int((f == 0).sum())} of {f.numel()} entries "
+            f"(units {shown}), where multiplicative noise gives z = 0 with certainty, and a point "
+            f"mass has no density. Use mode='additive', or an activation that is never 0, such as "
+            f"sigmoid."
+        )
     return (noise.log_prob(z / f - 1) - f.abs().log()).sum(-1)
 
 

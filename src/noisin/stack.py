@@ -172,17 +172,24 @@ class NoisyStack(Injected, nn.RNNBase):
         finals: list[States] = []
         for first, last in self._spans(layers):
             part = tuple(s[first * D : (last + 1) * D] for s in state)
-            if last in layers and self.feedback:
-                x, final = self._loop(last, x, layout, part, noise)
+            if last in layers:
+                x, final = self._emit(first, last, x, layout, part, noise)
             else:
                 x, final = self._kernel(first, last, x, layout, part)
-                if last in layers:
-                    x = functional.inject(x, noise(last, x), self.noise_mode)
             if last < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
             finals.append(final)
         state_n = tuple(layout.leave_state(torch.cat(part)) for part in zip(*finals, strict=True))
         return layout.leave(x), state_n if len(state_n) > 1 else state_n[0]
+
+    def _emit(
+        self, first: int, last: int, x: Tensor, layout: Layout, state: States, noise: NoiseOf
+    ) -> tuple[Tensor, States]:
+        """Layers of which the last is noisy: what that one emits, before any dropout."""
+        if self.feedback:
+            return self._loop(last, x, layout, state, noise)
+        h, final = self._kernel(first, last, x, layout, state)
+        return functional.inject(h, noise(last, h), self.noise_mode), final
 
     def _spans(self, layers: Collection[int]) -> list[tuple[int, int]]:
         """Cut the stack into (first, last) layers."""

@@ -1,180 +1,228 @@
-"""The table of claims: it passes on three seeds, and every row can fail."""
+"""The table of claims: it holds at several seeds, its errors are right, and every row can fail."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from noisin import functional, kernels, likelihoods, noise, objective
-from noisin.analysis import claims, regularizer, risk
-from noisin.analysis import rows as rows_module
+from noisin import kernels, likelihoods, noise
+from noisin.analysis import claims, rows, toys, unbiasedness
+from noisin.analysis.claims import bayes, dropout, ensembles, model, noises, regularizer, risk
+from noisin.analysis.claims import unbiased as unbiased_claims
 from noisin.analysis.rows import Row
-from noisin.regularizers import DropoutLSTMCell
-from noisin.rnn import RNN
+from tests import stats
+from tests.analysis import breaks
+from tests.analysis.breaks import Break
 
 Patch = pytest.MonkeyPatch
+Claim = Callable[[], Any]
+EFFORT = 0.25  # enough to tell a break, and every claim holds at it
 
 
 def standard_errors_to_spare(row: Row) -> float:
     """How far a row that must exceed something is beyond it: none may hang on the seed."""
     if row.expected == "> 0":
-        return row.measured / row.stderr - rows_module.Z
+        return row.measured / row.stderr - rows.Z
     if row.expected.startswith("|t| >"):
         return row.measured - float(row.expected.split()[-1])
     if row.expected.startswith("off by"):
         off = abs(row.measured - 1) - float(row.expected.split()[-1])
-        return off / row.stderr - rows_module.Z
+        return off / row.stderr - rows.Z
     return float("inf")
 
 
-@pytest.mark.parametrize("seed", [1111, 1112, 1113])
+@pytest.mark.parametrize("seed", [1111, 1112])
 def test_every_claim_holds_at_the_rate_of_false_alarms_declared(
     seed: int, monkeypatch: Patch
 ) -> None:
-    assert rows_module.FALSE_ALARM_RATE < 1e-4
+    assert rows.FALSE_ALARM_RATE < 1e-4
     compared: list[int] = []
     rates: list[float] = []
-    worst, check = claims.worst, claims.unbiasedness.check_unbiased
+    check = unbiasedness.check_unbiased
+    for name in ("equal", "near", "off", "positive", "at_most"):
+        make = getattr(rows, name)
 
-    def counted_worst(found: Any, to: float) -> Any:
-        compared.append(len(found))
-        return worst(found, to)
+        def counted(
+            id: str, claim: str, place: str, found: Any, *rest: Any, make: Any = make
+        ) -> Row:
+            compared.append(len(found))
+            return make(id, claim, place, found, *rest)
+
+        monkeypatch.setattr(rows, name, counted)
 
     def counted_check(*args: Any, false_alarm: float, **kwargs: Any) -> Any:
         rates.append(false_alarm)
         return check(*args, false_alarm=false_alarm, **kwargs)
 
-    monkeypatch.setattr(claims, "worst", counted_worst)
-    monkeypatch.setattr(claims.unbiasedness, "check_unbiased", counted_check)
+    monkeypatch.setattr(unbiasedness, "check_unbiased", counted_check)
     before = torch.get_rng_state()
-    rows = claims.verify(seed)
-    assert [row for row in rows if not row.passed] == []
-    assert len(rows) == len({row.id for row in rows})
-    assert {row.id for row in rows} == {row for row, _, _ in BREAKS}, "every row has a break"
+    found = claims.verify(seed)
+    assert [row for row in found if not row.passed] == []
+    assert len(found) == len({row.id for row in found})
+    assert {row.id for row in found} == {row for row, _, _ in BREAKS}, "every row has a break"
     assert torch.equal(torch.get_rng_state(), before)
-    assert min(map(standard_errors_to_spare, rows)) > 8
-    assert sum(compared) + len(rows) < rows_module.COMPARISONS
-    assert sum(rates) <= rows_module.FALSE_ALARM_RATE / 2
+    assert min(map(standard_errors_to_spare, found)) > 8
+    assert sum(compared) < rows.COMPARISONS
+    assert sum(rates) <= rows.FALSE_ALARM_RATE / 2
+    if seed == 1111:
+        assert_documented(found)
 
 
-def draws(family: type[noise.Family], change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A break: the draws of a family, changed."""
-
-    def apply(patch: Patch) -> None:
-        draw = family._draw
-        patch.setattr(family, "_draw", lambda self, source: change(draw(self, source)))
-
-    return apply
-
-
-def scaled(owner: Any, name: str, factor: float) -> Callable[[Patch], None]:
-    """A break: what a function returns, off by a factor."""
-
-    def change(value: Any) -> Any:
-        if isinstance(value, risk.Measured):
-            return risk.Measured(value.value * factor, value.stderr)
-        return value * factor
-
-    def apply(patch: Patch) -> None:
-        function = getattr(owner, name)
-        patch.setattr(owner, name, lambda *args, **kwargs: change(function(*args, **kwargs)))
-
-    return apply
+def assert_documented(found: list[Row]) -> None:
+    """The table of docs/theory.md is that of a run; other hardware may draw other noise."""
+    page = (Path(__file__).parents[2] / "docs" / "theory.md").read_text(encoding="utf-8")
+    table = page.split("| claim | measured |")[1].split("\n\n")[0].splitlines()[2:]
+    assert len(table) == len(found)
+    for line, row in zip(table, found, strict=True):
+        cells = [cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        assert cells == [row.claim, cells[1], row.expected, row.place]
+        shown = float(cells[1].split(" ± ")[0])
+        assert abs(shown - row.measured) <= 8 * row.stderr + 0.01 * abs(shown) + 1e-10, cells
 
 
-def replaced(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
-    return lambda patch: patch.setattr(owner, name, value)
-
-
-def closed_form_copies_monte_carlo(patch: Patch) -> None:
-    explicit = regularizer.explicit_regularizer
-
-    def copying(*args: Any, **kwargs: Any) -> Any:
-        reg = explicit(*args, **kwargs)
-        return regularizer.Regularizer(reg.monte_carlo, reg.monte_carlo, reg.stderr)
-
-    patch.setattr(regularizer, "explicit_regularizer", copying)
-
-
-def skewed_poisson(patch: Patch) -> None:
-    sample = likelihoods.Poisson.sample
-    patch.setattr(likelihoods.Poisson, "sample", lambda self, s, *a: sample(self, s + 0.1, *a))
-
-
-def wrong_hessian(patch: Patch) -> None:
-    patch.setattr(likelihoods.Categorical, "hessian", lambda self, s: lambda v: s.softmax(-1) * v)
-
-
-biased = draws(noise.Gaussian, lambda eps: eps + 0.1)
-wider = draws(noise.Gaussian, lambda eps: eps * 1.1)
-silent = draws(noise.Gaussian, torch.zeros_like)
-off_inject = replaced(functional, "inject", lambda h, eps, mode: h * (1 + 1.01 * eps))
-fed_back_strong = replaced(claims, "STRONG", {"feedback": True, "noisy_layers": "last"})
-never_fed_back = replaced(claims, "RNN", partial(RNN, feedback=False))
-flat_marginal = replaced(objective.Estimate, "marginal", objective.Estimate.bound)
-
-BREAKS: list[tuple[str, Callable[[], Any], Callable[[Patch], None]]] = [
-    ("noise-mean", claims.noise_table, biased),
-    ("noise-variance", claims.noise_table, wider),
-    ("likelihood-hessian", claims.likelihood_table, wrong_hessian),
-    ("likelihood-mean", claims.likelihood_table, skewed_poisson),
-    ("algorithm-1", claims.algorithm_1, off_inject),
-    ("strong", claims.unbiased_noise, fed_back_strong),
-    ("strong", claims.unbiased_noise, biased),
-    ("weak", claims.unbiased_noise, biased),
-    ("fed-back-not-strong", claims.unbiased_noise, never_fed_back),
+# A break for every row, of the thing itself: its law, its injection, its recurrence, its density,
+# its likelihood or its weights.
+BREAKS: list[tuple[str, Claim, Break]] = [
+    ("noise-mean", noises.noise_table, breaks.biased(noise.Gaussian)),
+    ("noise-mean", noises.noise_table, breaks.biased(noise.Beta)),
+    ("noise-variance", noises.noise_table, breaks.wider(noise.Gaussian)),
+    ("noise-variance", noises.noise_table, breaks.another_gamma),
     (
-        "shared-not-weak",
-        claims.unbiased_noise,
-        replaced(claims, "RNN", lambda *a, share="step", **k: RNN(*a, **k)),
+        "variance-bounded",
+        noises.unbounded_variance,
+        breaks.law(noise.Bernoulli, lambda eps: 2 * eps),
     ),
     (
-        "affine",
-        claims.unbiased_noise,
-        replaced(claims, "Affine", lambda: nn.RNNCell(claims.X, claims.H)),
+        "variance-unbounded",
+        noises.unbounded_variance,
+        breaks.law(noise.Logistic, lambda eps: eps.clamp(-20, 20)),
     ),
-    (
-        "dropout-biased",
-        claims.unbiased_noise,
-        replaced(DropoutLSTMCell, "forward", nn.LSTMCell.forward),
-    ),
-    ("bernoulli-output", claims.bernoulli_is_dropout, off_inject),
-    ("bernoulli-fed-back", claims.bernoulli_is_dropout, off_inject),
-    ("strong-positive", claims.strong_mode_regularizes, silent),
+    ("likelihood-hessian", model.likelihood_table, breaks.wrong_hessian),
+    ("likelihood-hessian", model.likelihood_table, breaks.wrong_A(likelihoods.Bernoulli)),
+    ("likelihood-mean", model.likelihood_table, breaks.skewed_poisson),
+    ("likelihood-mean", model.likelihood_table, breaks.wrong_A(likelihoods.Categorical)),
+    ("algorithm-1", model.algorithm_1, breaks.scaled_noise),
+    ("algorithm-1", model.algorithm_1, breaks.lstm_off),
+    ("algorithm-1", model.algorithm_1, breaks.not_fed_back),
+    ("zero-noise", model.zero_noise, breaks.off_centre),
+    ("zero-noise", model.zero_noise, breaks.a_little_more),
+    ("zero-noise", model.zero_noise, breaks.lstm_off),
+    ("strong", unbiased_claims.unbiased_noise, breaks.always_fed_back),
+    ("strong", unbiased_claims.unbiased_noise, breaks.biased(noise.Gaussian)),
+    ("strong", unbiased_claims.unbiased_noise, breaks.off_centre),
+    ("weak", unbiased_claims.unbiased_noise, breaks.biased(noise.Gaussian)),
+    ("weak", unbiased_claims.unbiased_noise, breaks.off_centre),
+    ("weak", unbiased_claims.unbiased_noise, breaks.elman_off),
+    ("weak", unbiased_claims.unbiased_noise, breaks.not_fed_back),
+    ("stack", unbiased_claims.unbiased_noise, breaks.first_layer_off),
+    ("stack", unbiased_claims.unbiased_noise, breaks.lstm_off),
+    ("fed-back-not-strong", unbiased_claims.unbiased_noise, breaks.not_fed_back),
+    ("shared-not-weak", unbiased_claims.unbiased_noise, breaks.fresh_where_shared),
+    ("affine", unbiased_claims.unbiased_noise, breaks.curved_affine),
+    ("dropout-biased", unbiased_claims.unbiased_noise, breaks.nothing_dropped),
+    ("bernoulli-output", dropout.bernoulli_is_dropout, breaks.scaled_noise),
+    ("bernoulli-output", dropout.bernoulli_is_dropout, breaks.keeps_too_often(0.05)),
+    ("bernoulli-output", dropout.bernoulli_is_dropout, breaks.one_mask_for_all_units),
+    ("bernoulli-output", dropout.bernoulli_is_dropout, breaks.one_mask_for_two_steps),
+    ("bernoulli-fed-back", dropout.bernoulli_is_dropout, breaks.scaled_noise),
+    ("bernoulli-fed-back", dropout.bernoulli_is_dropout, breaks.keeps_too_often(0.05)),
+    ("bernoulli-fed-back", dropout.bernoulli_is_dropout, breaks.not_fed_back),
+    ("gates-independent", dropout.zaremba_is_no_special_case, breaks.gates_share_masks),
+    ("zaremba-not-special", dropout.zaremba_is_no_special_case, breaks.zaremba_after_the_product),
+    ("zaremba-values", dropout.zaremba_is_no_special_case, breaks.zaremba_after_the_product),
+    ("strong-positive", risk.strong_mode_regularizes, breaks.silent(noise.Gaussian)),
+    ("strong-regularizer", risk.strong_mode_regularizes, breaks.biased(noise.Gaussian)),
+    ("strong-regularizer", risk.strong_mode_regularizes, breaks.off_centre),
     (
         "strong-regularizer",
-        claims.strong_mode_regularizes,
-        scaled(regularizer, "_bregman_samples", 1.5),
+        risk.strong_mode_regularizes,
+        breaks.wrong_A(likelihoods.Categorical),
     ),
-    ("weak-own-data", claims.weak_mode_regularizes_its_own_data, silent),
-    ("weak-kl", claims.weak_mode_regularizes_its_own_data, scaled(risk, "expected_kl", 1.2)),
-    ("weak-dropout", claims.weak_mode_regularizes_its_own_data, scaled(risk, "expected_kl", 1.2)),
-    ("weak-other-data", claims.weak_mode_regularizes_its_own_data, never_fed_back),
-    ("closed-small", claims.closed_form, scaled(regularizer.Penalty, "__call__", 1.1)),
-    ("closed-large", claims.closed_form, closed_form_copies_monte_carlo),
-    ("closed-rare", claims.closed_form, closed_form_copies_monte_carlo),
-    ("closed-gaussian", claims.closed_form, wider),
-    ("fisher", claims.fed_back_noise_by_fisher_score, scaled(risk, "fisher_penalty", 1.2)),
-    ("geometric", claims.ensembles, draws(noise.Gumbel, lambda eps: eps + 0.1)),
-    ("geometric", claims.ensembles, fed_back_strong),
-    ("normaliser", claims.ensembles, scaled(objective.Ensemble, "log_normaliser", 1.3)),
-    ("jensen", claims.jensen_bound, flat_marginal),
-    ("bound", claims.jensen_bound, flat_marginal),
-    ("prior", claims.empirical_bayes, scaled(objective, "transition_log_density", 1.01)),
-    ("marginal", claims.empirical_bayes, flat_marginal),
+    ("weak-own-data", risk.weak_mode_regularizes_its_own_data, breaks.silent(noise.Gaussian)),
+    ("weak-kl", risk.weak_mode_regularizes_its_own_data, breaks.wrong_A(likelihoods.Gaussian)),
+    ("weak-dropout", risk.weak_mode_regularizes_its_own_data, breaks.wrong_A(likelihoods.Gaussian)),
+    ("weak-other-data", risk.weak_mode_regularizes_its_own_data, breaks.not_fed_back),
+    ("closed-small", regularizer.closed_form, breaks.variance_is_std),
+    ("closed-small", regularizer.closed_form, breaks.wider(noise.Gaussian)),
+    ("closed-large", regularizer.closed_form, breaks.small_weights),
+    ("closed-rare", regularizer.closed_form, breaks.small_weights),
+    ("closed-gaussian", regularizer.closed_form, breaks.wider(noise.ChiSquare)),
+    ("fisher", regularizer.fed_back_noise, breaks.wider(noise.Gaussian)),
+    ("fisher", regularizer.fed_back_noise, breaks.variance_is_std),
+    ("printed-strong", regularizer.fed_back_noise, breaks.wider(noise.Gaussian)),
+    ("printed-strong", regularizer.fed_back_noise, breaks.variance_is_std),
+    ("printed-fed-back", regularizer.fed_back_noise, breaks.not_fed_back),
+    ("geometric", ensembles.geometric_ensemble, breaks.biased(noise.Gumbel)),
+    ("geometric", ensembles.geometric_ensemble, breaks.always_fed_back),
+    ("normaliser", ensembles.geometric_ensemble, breaks.wrong_A(likelihoods.Categorical)),
+    ("normaliser", ensembles.geometric_ensemble, breaks.always_fed_back),
+    ("jensen", bayes.jensen_bound, breaks.mean_of_logs),
+    ("jensen", bayes.jensen_bound, breaks.silent(noise.Bernoulli)),
+    ("bound", bayes.jensen_bound, breaks.silent(noise.Bernoulli)),
+    ("objective", bayes.jensen_bound, breaks.keeps_too_often(0.2)),
+    ("objective", bayes.jensen_bound, breaks.not_fed_back),
+    ("marginal", bayes.jensen_bound, breaks.mean_of_logs),
+    ("marginal", bayes.jensen_bound, breaks.keeps_too_often(0.2)),
+    ("marginal", bayes.jensen_bound, breaks.elman_off),
+    ("prior", bayes.prior, breaks.another_density),
+    ("prior", bayes.prior, breaks.density_without_its_jacobian),
+    ("prior", bayes.prior, breaks.wider(noise.Beta)),
+    ("prior", bayes.prior, breaks.elman_off),
+    ("joint", bayes.joint, breaks.shifted_density),
+    ("joint", bayes.joint, breaks.mean_of_logs),
+    ("joint", bayes.joint, breaks.elman_off),
 ]
 
 
+@pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.__name__)
+def test_at_the_effort_of_the_breaks_all_that_is_whole_holds(claim: Claim) -> None:
+    with kernels.using("reference"), toys.effort(EFFORT):
+        assert [row for row in claim() if not row.passed] == []
+
+
 @pytest.mark.parametrize(("id", "claim", "broken"), BREAKS, ids=[row for row, _, _ in BREAKS])
-def test_a_broken_thing_is_caught(
-    id: str, claim: Callable[[], Any], broken: Any, monkeypatch: Patch
-) -> None:
+def test_a_broken_thing_is_caught(id: str, claim: Claim, broken: Break, monkeypatch: Patch) -> None:
     broken(monkeypatch)
-    with kernels.using("reference"):  # what the breaks are made in
-        rows: dict[str, Row] = {row.id: row for row in claim()}
-    assert not rows[id].passed, rows[id]
+    with kernels.using("reference"), toys.effort(EFFORT):  # the kernel that breaks are made in
+        found: dict[str, Row] = {row.id: row for row in claim()}
+    assert not found[id].passed, found[id]
+
+
+# Seeds of the calibration, and the share of z² that so many standard normals have by chance.
+REPEATS = 60
+CALIBRATED = [
+    *(noises.noise_table, noises.unbounded_variance, model.likelihood_table),
+    *(dropout.bernoulli_is_dropout, dropout.zaremba_is_no_special_case),
+    *(risk.strong_mode_regularizes, risk.weak_mode_regularizes_its_own_data),
+    *(ensembles.geometric_ensemble, bayes.jensen_bound),
+]
+
+
+@pytest.mark.parametrize("claim", CALIBRATED, ids=lambda claim: claim.__name__)
+def test_the_standard_errors_are_right(claim: Claim, monkeypatch: Patch) -> None:
+    """The sum of squares of one standardised figure per seed follows its chi-square law.
+
+    Too wide by a factor of 1.8, or too narrow by 1.5, an error is found.
+    """
+    seen: dict[str, list[float]] = defaultdict(list)
+    equal = rows.equal
+
+    def recorded(id: str, claim: str, place: str, found: Any, to: float = 0.0) -> Row:
+        value, error = found[len(seen[id]) % len(found)]
+        seen[id].append((rows.figure(value) - to) / rows.figure(error))
+        return equal(id, claim, place, found, to)
+
+    monkeypatch.setattr(rows, "equal", recorded)
+    with toys.effort(0.05):
+        for seed in range(REPEATS):
+            torch.manual_seed(seed)
+            list(claim())
+    assert seen
+    for id, z in seen.items():
+        stats.assert_standard_errors(z, id)

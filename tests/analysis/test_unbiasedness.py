@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 import noisin
-from noisin import analysis, noise
+from noisin import analysis, functional, kernels, noise
 from noisin.errors import InvalidType, InvalidValue
+from noisin.kernels import eager, native
 from noisin.regularizers import DropoutLSTMCell, Zoneout
+from noisin.stack import NoisyStack
 
 F, H, T = 3, 4, 5
 D64 = {"dtype": torch.float64}
@@ -53,6 +55,27 @@ CASES: dict[str, tuple[Any, str]] = {
     "fed back, LSTM": (lambda: noisin.LSTM(F, H, noise=LAW, **D64), "weakly unbiased"),
     "fed back, stack": (lambda: noisin.LSTM(F, H, 2, noise=LAW, **D64), "weakly unbiased"),
     "fed back, reading GRU": (lambda: noisin.GRU(F, H, noise=LAW, **D64), "weakly unbiased"),
+    "fed back, sigmoid": (
+        lambda: noisin.RNN(F, H, nonlinearity="sigmoid", noise=LAW, **D64), "weakly unbiased"),
+    "fed back, projected": (
+        lambda: noisin.LSTM(F, H, 2, proj_size=2, noise=LAW, **D64), "weakly unbiased"),
+    "fed back, stack of GRUs in both directions": (
+        lambda: noisin.GRU(F, H, 2, bidirectional=True, noise=LAW, **D64), "weakly unbiased"),
+    "fed back, stack with dropout": (
+        lambda: noisin.LSTM(F, H, 3, dropout=0.3, noise=LAW, **D64), "weakly unbiased"),
+    "fed back, first layer only": (
+        lambda: noisin.LSTM(F, H, 2, noise=[LAW, None], **D64), "weakly unbiased"),
+    "output only, sigmoid, both directions": (
+        lambda: noisin.RNN(F, H, 2, nonlinearity="sigmoid", bidirectional=True, noise=LAW,
+                           feedback=False, noisy_layers="last", **D64), "strongly unbiased"),
+    "output only, cell": (
+        lambda: noisin.LSTMCell(F, H, noise=LAW, feedback=False, **D64), "strongly unbiased"),
+    "fed back, cell of a GRU that reads": (
+        lambda: noisin.GRUCell(F, H, noise=LAW, site="read", **D64), "weakly unbiased"),
+    "noise around noise": (
+        lambda: noisin.Noisy(noisin.LSTMCell(F, H, noise=LAW, **D64), LAW), "weakly unbiased"),
+    "dropout between layers, noise off": (
+        lambda: noisin.LSTM(F, H, 2, dropout=0.5, **D64), "biased"),
     "fed back, both directions": (
         lambda: noisin.RNN(F, H, bidirectional=True, noise=LAW, **D64), "weakly unbiased"),
     "shared and fed back": (
@@ -85,7 +108,7 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda: noisin.RNN(F, 16, noise=noise.ChiSquare(0.02), feedback=False, **D64),
         "strongly unbiased"),
     "noise around zoneout": (
-        lambda: noisin.Noisy(Zoneout(nn.LSTMCell(F, H, **D64), 0.3, 0.3), noise.Gaussian(0.3)),
+        lambda: noisin.Noisy(Zoneout(nn.LSTMCell(F, H, **D64), 0.1, 0.1), LAW),
         "weakly unbiased"),
     "noise after dropout between layers": (
         lambda: noisin.LSTM(F, H, 2, dropout=0.5, noise=LAW, feedback=False, noisy_layers="last",
@@ -127,6 +150,102 @@ def test_a_biased_noise_is_found() -> None:
     assert "would show a bias" in str(found)
 
 
+def off_centre(h: Tensor, eps: Tensor, mode: str) -> Tensor:
+    """An injection that is not unbiased: its mean is a quarter too large."""
+    return h + 0.25 + eps if mode == "additive" else h * (1.25 + eps)
+
+
+MODULES: dict[str, Any] = {
+    "rnn": lambda **k: noisin.RNN(F, H, **k),
+    "sigmoid": lambda **k: noisin.RNN(F, H, nonlinearity="sigmoid", **k),
+    "stack with dropout": lambda **k: noisin.LSTM(F, H, 2, dropout=0.3, **k),
+    "projected": lambda **k: noisin.LSTM(F, H, proj_size=2, **k),
+    "gru, both directions": lambda **k: noisin.GRU(F, H, bidirectional=True, **k),
+    "cell": lambda **k: noisin.LSTMCell(F, H, **k),
+}
+
+
+@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
+@pytest.mark.parametrize("feedback", [True, False])
+@pytest.mark.parametrize("name", MODULES)
+def test_a_biased_injection_is_found(
+    name: str, feedback: bool, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = MODULES[name](noise=LAW, mode=mode, feedback=feedback, **D64)
+    x = torch.randn(T, F, **D64)
+    with kernels.using("reference"):
+        assert analysis.check_unbiased(module, x, rows=2000).weak
+        monkeypatch.setattr(functional, "inject", off_centre)
+        assert analysis.check_unbiased(module, x, rows=2000).verdict == "biased"
+
+
+@pytest.mark.parametrize(("kernel", "recurrence"), [("eager", eager), ("c", native)])
+@pytest.mark.parametrize("cell", [noisin.RNN, noisin.LSTM, noisin.GRU])
+def test_a_biased_kernel_is_found(
+    cell: Any, kernel: str, recurrence: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kernel injects noise by itself, so the module's own forward pass must be judged."""
+    module, x = cell(F, H, noise=LAW, **D64), torch.randn(T, F, **D64)
+    with kernels.using(kernel):
+        assert analysis.check_unbiased(module, x, rows=2000).weak
+        forward = recurrence.forward
+
+        def broken(plan: Any, gates: Any, bias: Any, w_hh: Any, w_hr: Any, eps: Tensor,
+                   *rest: Any) -> Any:  # fmt: skip
+            return forward(plan, gates, bias, w_hh, w_hr, eps + 0.25, *rest)
+
+        monkeypatch.setattr(recurrence, "forward", broken)
+        if kernels.kernel_for(x, x, (x,), functional.Weights(x, x)) == kernel:
+            assert analysis.check_unbiased(module, x, rows=2000).verdict == "biased"
+        else:
+            assert kernel == "c", "only the C kernel may be missing"
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_one_biased_layer_of_a_stack_is_found(layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack, x = noisin.RNN(F, H, 3, noise=LAW, **D64), torch.randn(T, F, **D64)
+    emit = NoisyStack._emit
+
+    def broken(self: Any, first: int, last: int, *rest: Any) -> Any:
+        z, final = emit(self, first, last, *rest)
+        return (1.25 * z if last == layer else z), final
+
+    monkeypatch.setattr(NoisyStack, "_emit", broken)
+    assert analysis.check_unbiased(stack, x, rows=2000).verdict == "biased"
+
+
+def test_noise_that_is_not_fed_back_as_declared_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recurrence must read the z that was emitted."""
+
+    def forgetful(transition: Any, eps: Any, mode: Any) -> Any:
+        def step(t: int, x: Tensor, state: Any) -> Any:
+            h, *rest = transition(x, state)
+            return functional.inject(h, eps[t], mode), (h, *rest)
+
+        return step
+
+    rnn = strengthened(noisin.RNN(F, H, noise=LAW, mode="additive", **D64))
+    monkeypatch.setattr(functional, "noisy", forgetful)
+    with kernels.using("reference"):
+        assert not analysis.check_unbiased(rnn, torch.randn(T, F, **D64)).weak
+
+
+def test_the_check_leaves_the_module_and_its_randomness_as_they_are() -> None:
+    stack = noisin.LSTM(F, H, 2, dropout=0.5, noise=LAW, **D64)
+    cell = noisin.Noisy(Zoneout(nn.LSTMCell(F, H, **D64), 0.3, 0.3), LAW)
+    for module in (stack, cell):
+        before = set(vars(module))
+        torch.manual_seed(1)
+        analysis.check_unbiased(module, torch.ones(T, F, **D64), rows=1000)
+        assert set(vars(module)) == before
+        drawn = torch.rand(3)
+        torch.manual_seed(1)
+        with torch.no_grad():
+            many = torch.ones(T, 1000, F, **D64)
+            module(many) if module is stack else noisin.unroll(module, many)
+        assert torch.equal(torch.rand(3), drawn), "the stream is where one forward pass leaves it"
+
+
 def test_float32_rounding_is_no_bias() -> None:
     rnn = strengthened(noisin.LSTM(F, H, noise=noise.Gaussian(1e-6), feedback=False))
     assert analysis.check_unbiased(rnn, torch.randn(T, F)).verdict == "strongly unbiased"
@@ -139,7 +258,7 @@ def test_bad_input() -> None:
         ((rnn, x.bfloat16()), "bfloat16"),
         ((rnn, x, 10), "rows must be 1000 or more"),
         ((rnn, x, 1000, 0.0), r"probability in \(0, 1\)"),
-        ((nn.LSTM(F, H, bidirectional=True), x), "cannot be run step by step"),
+        ((nn.LSTM(F, H, bidirectional=True), x), "without noise cannot be run step by step"),
         ((rnn, x, 1000, 1e-6, "layer"), "kind must be"),
     ):
         with pytest.raises(InvalidValue, match=message):

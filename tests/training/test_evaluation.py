@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import noisin
 from noisin import noise, objective
-from noisin.errors import NoisinError
+from noisin.errors import InvalidValue, NoisinError
 from noisin.models import Dropouts, LanguageModel
 from noisin.training import evaluation
 from noisin.training.evaluation import Score
@@ -197,7 +197,7 @@ def test_in_strong_mode_the_geometric_ensemble_is_the_clean_model() -> None:
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
-    given = {"model": model(), "ids": IDS, "K": 2, **arguments}
+    given = {"model": model(noise=noise.Gaussian(0.5)), "ids": IDS, "K": 2, **arguments}
     with pytest.raises(NoisinError, match=message):
         evaluation.arithmetic(**given)
     if "K" not in arguments:
@@ -209,3 +209,15 @@ def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
 def test_words_of_another_vocabulary_are_refused() -> None:
     with pytest.raises(NoisinError, match="must lie in 0 ... 6"):
         evaluation.perplexity(model(), IDS + 1)
+
+
+@pytest.mark.parametrize("estimate", ESTIMATES.values(), ids=ESTIMATES)
+def test_samples_of_a_model_without_noise_are_refused(estimate: Any) -> None:
+    """Dropout is off in evaluation, so that all samples would be the one exact score."""
+    lm = model(dropout=Dropouts(0.5, 0.5, 0.5))
+    for training in (True, False):
+        with pytest.raises(InvalidValue, match="got one without .dropout is off in evaluation"):
+            estimate(lm.train(training), IDS, 4)
+    assert lm.training is False
+    noisin.set_noise(lm, noise.Gaussian(0.5))
+    assert estimate(lm, IDS, 4) != estimate(lm, IDS, 4)

@@ -1,5 +1,6 @@
 """The paper's theory as tools, for models of one's own as for ours."""
 
+from noisin.analysis.printed import printed_regularizer as printed_regularizer
 from noisin.analysis.regularizer import Penalty as Penalty
 from noisin.analysis.regularizer import Regularizer as Regularizer
 from noisin.analysis.regularizer import explicit_regularizer as explicit_regularizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -11,9 +12,12 @@ import torch
 
 FALSE_ALARM_RATE = 1e-5
 COMPARISONS = 1000  # at most; half of the rate is theirs, the other half the unbiasedness checks'
-Z = NormalDist().inv_cdf(1 - FALSE_ALARM_RATE / 2 / (2 * COMPARISONS))
+LEVEL = FALSE_ALARM_RATE / 2 / COMPARISONS  # of one comparison
+Z = NormalDist().inv_cdf(1 - LEVEL / 2)
 UNBIASEDNESS_CHECKS = 10
 ROUNDING = 1e-10  # what float64 may do to figures of the size of one
+
+Pair = tuple[Any, Any]  # a figure and its standard error
 
 
 @dataclass(frozen=True)
@@ -34,32 +38,61 @@ def figure(value: Any) -> float:
     return float(torch.as_tensor(value).detach())
 
 
-def exact_row(id: str, claim: str, place: str, error: Any) -> Row:
+def mean(samples: torch.Tensor) -> Pair:
+    """The mean of independent samples, and its standard error."""
+    return samples.mean(), samples.std() / math.sqrt(len(samples))
+
+
+def difference(a: Pair, b: Pair) -> Pair:
+    """Of two independent figures."""
+    return figure(a[0]) - figure(b[0]), math.hypot(figure(a[1]), figure(b[1]))
+
+
+def ratio(a: Pair, b: Pair) -> Pair:
+    """Of two independent figures, to first order."""
+    value = figure(a[0]) / figure(b[0])
+    return value, abs(value) * math.hypot(*(figure(e) / figure(v) for v, e in (a, b)))
+
+
+def exact(id: str, claim: str, place: str, error: Any) -> Row:
     """A claim that holds to rounding."""
     value = figure(error)
     return Row(id, claim, place, value, 0.0, "0 to rounding", value < ROUNDING)
 
 
-def equal_row(id: str, claim: str, place: str, found: Any, stderr: Any, to: float) -> Row:
-    """A random figure that equals a number."""
-    value, error = figure(found), figure(stderr)
+def equal(id: str, claim: str, place: str, found: Sequence[Pair], to: float = 0.0) -> Row:
+    """Random figures that equal a number; the row shows the farthest off in standard errors."""
+    value, error = max(_floats(found), key=lambda pair: abs(pair[0] - to) / (pair[1] + ROUNDING))
     passed = math.isfinite(error) and abs(value - to) < Z * error
     return Row(id, claim, place, value, error, f"{to:g}", passed)
 
 
-def positive_row(id: str, claim: str, place: str, found: Any, stderr: Any) -> Row:
-    """A random figure that is above zero beyond doubt."""
-    value, error = figure(found), figure(stderr)
+def near(id: str, claim: str, place: str, found: Sequence[Pair], by: float) -> Row:
+    """Random ratios within ``by`` of one; the row shows the one nearest to a failure."""
+    value, error = max(_floats(found), key=lambda pair: (abs(pair[0] - 1) - by) / pair[1])
+    passed = abs(value - 1) < by + Z * error and Z * error < 0.15
+    return Row(id, claim, place, value, error, f"1 ± {by:g}", passed)
+
+
+def off(id: str, claim: str, place: str, found: Pair, by: float) -> Row:
+    """A random ratio that is off one by more than ``by``, beyond doubt."""
+    ((value, error),) = _floats([found])
+    passed = abs(value - 1) > by + Z * error
+    return Row(id, claim, place, value, error, f"off by {by:g}", passed)
+
+
+def positive(id: str, claim: str, place: str, found: Sequence[Pair]) -> Row:
+    """Random figures above zero beyond doubt; the row shows the least so in standard errors."""
+    value, error = min(_floats(found), key=lambda pair: pair[0] / (pair[1] + ROUNDING))
     return Row(id, claim, place, value, error, "> 0", value > Z * error + ROUNDING)
 
 
-def worst(found: list[tuple[Any, Any]], to: float) -> tuple[float, float]:
-    """Of many figures that should equal a number, the one farthest off in standard errors."""
-    pairs = [(figure(value), figure(error)) for value, error in found]
-    return max(pairs, key=lambda pair: abs(pair[0] - to) / (pair[1] + ROUNDING))
+def at_most(id: str, claim: str, place: str, found: Sequence[Pair], bound: float) -> Row:
+    """Random figures that a bound holds for; the row shows the largest."""
+    value, error = max(_floats(found))
+    passed = math.isfinite(value) and value < bound + Z * error + ROUNDING
+    return Row(id, claim, place, value, error, f"at most {bound:.3g}", passed)
 
 
-def least(found: list[tuple[Any, Any]]) -> tuple[float, float]:
-    """Of many figures that should be above zero, the least so in standard errors."""
-    pairs = [(figure(value), figure(error)) for value, error in found]
-    return min(pairs, key=lambda pair: pair[0] / (pair[1] + ROUNDING))
+def _floats(found: Sequence[Pair]) -> list[tuple[float, float]]:
+    return [(figure(value), figure(error)) for value, error in found]

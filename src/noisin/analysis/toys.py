@@ -3,14 +3,46 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from noisin import likelihoods
+from noisin.functional import Mode
 from noisin.likelihoods import Likelihood
 
 T, N, X, H, O = 5, 4, 3, 4, 6  # noqa: E741 - steps, rows, inputs, hidden units, outputs
+
+# The placement of noise that is strongly unbiased.
+STRONG: dict[str, Any] = {"feedback": False, "noisy_layers": "last"}
+MODES: tuple[Mode, ...] = ("multiplicative", "additive")
+LIKELIHOODS: tuple[Likelihood, ...] = (
+    likelihoods.Bernoulli(),
+    likelihoods.Gaussian(0.5),
+    likelihoods.Poisson(),
+    likelihoods.Categorical(),
+)
+
+_effort: ContextVar[float] = ContextVar("noisin_effort", default=1.0)
+
+
+@contextmanager
+def effort(share: float) -> Iterator[None]:
+    """Draw this share of the samples for a while: standard errors grow, nothing else changes."""
+    token = _effort.set(share)
+    try:
+        yield
+    finally:
+        _effort.reset(token)
+
+
+def draws(n: int) -> int:
+    """How many samples to draw where n are wanted at full effort."""
+    return max(math.ceil(n * _effort.get()), 2)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -38,11 +70,11 @@ def fixed(module: nn.Module, scale: float) -> nn.Module:
 class Model(nn.Module):
     """An RNN and a prediction matrix, in float64."""
 
-    def __init__(self, likelihood: Likelihood, rnn: nn.Module, scale: float = 2.0) -> None:
+    def __init__(self, likelihood: Likelihood, rnn: nn.RNNBase, scale: float = 2.0) -> None:
         super().__init__()
         self.likelihood, self.rnn = likelihood, fixed(rnn, 2)
-        V = torch.randn(H, O, dtype=torch.float64, generator=generator(3))
-        self.V = nn.Parameter(V * scale / math.sqrt(H))
+        V = torch.randn(rnn.hidden_size, O, dtype=torch.float64, generator=generator(3))
+        self.V = nn.Parameter(V * scale / math.sqrt(rnn.hidden_size))
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """``s = z @ V``."""

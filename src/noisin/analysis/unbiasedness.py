@@ -6,7 +6,10 @@ Many rows run on one input, each with noise of its own. With z_t what the module
 - **weak** unbiasedness, ``E[z_t | z_{t-1}] = f_W(x_{t-1}, z_{t-1})``: the innovations
   ``r_t = z_t - f_W(x_{t-1}, z_{t-1})`` have mean zero and, given the past, still do, so that
   ``E[r_t g(r_{t-1})] = 0`` too, tested for the sign g. It is a statement about one layer, given
-  that layer's input.
+  that layer's input, and is tested for every noisy layer of a stack.
+
+Here f_W is the *clean* RNN, stepped from the noisy states that the module emitted, and shares no
+code with the injection (:mod:`noisin.analysis.trajectories`).
 
 Each is a t-test per step and unit, at a level corrected for their number. A test finds what it
 looks for: a dependence on more than the sign of the last innovation goes unseen.
@@ -16,20 +19,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from noisin import cells, checks
-from noisin.cells import NoisyCell, hidden
+from noisin import checks
+from noisin.analysis.trajectories import Kind, Runner, Trajectory
 from noisin.errors import InvalidValue
-from noisin.injection import as_training, noise_off
-from noisin.stack import NoisyStack
-
-# What a module emits with noise, (T, K, H), and the clean transition of its noisy past, f_W.
-Trajectories = tuple[Tensor, Tensor]
-Kind = Literal["rnn", "cell"]
+from noisin.injection import as_training
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,8 @@ class Unbiasedness:
 
     Attributes:
         strong_t: of ``E[z_t] - h_t``.
-        weak_t: of ``E[r_t]`` and ``E[r_t g(r_{t-1})]``, the larger in size.
+        weak_t: of ``E[r_t]`` and ``E[r_t g(r_{t-1})]``: of both, and of all noisy layers, the
+            largest in size.
         threshold: the size beyond which one of them shows a bias.
         stderr: the standard error of ``E[z_t]``; a bias far below it goes unseen.
     """
@@ -85,7 +83,8 @@ def check_unbiased(
     Args:
         module: an RNN ``(x, state) -> (z, state)``, time first or torch's with batch_first, or a
             cell ``(x, state) -> state``. Noise is on, and dropout as if training; the clean module
-            is the one in ``eval()`` with the noise off. Of a stack, the last layer is judged.
+            is the one in ``eval()`` with the noise off. Of a stack, every noisy layer must be
+            weakly unbiased, and what the last one emits strongly.
         x: one sequence, ``(T, F)``.
         rows: how many times it is run side by side.
         false_alarm: the probability to call an unbiased module biased.
@@ -98,27 +97,22 @@ def check_unbiased(
     >>> check_unbiased(rnn, torch.randn(4, 2)).verdict
     'strongly unbiased'
     """
-    runner = _Runner(module, kind)
+    runner = Runner(module, kind)
     _check_arguments(x, rows, false_alarm)
     many = x.unsqueeze(1).expand(len(x), rows, x.shape[-1])
     with torch.no_grad(), as_training(module):
-        z, f = _trajectories(runner, many)
+        found = [Trajectory(z.double(), f.double()) for z, f in runner.trajectories(many)]
     with torch.no_grad(), as_training(module, False):
         h = runner.run(x.unsqueeze(1))
-    if not (z.isfinite().all() and f.isfinite().all() and h.isfinite().all()):
+    if not all(values.isfinite().all() for values in (h, *(v for each in found for v in each))):
         raise InvalidValue("check_unbiased: the module emitted NaN or infinity.")
-    resolution = torch.finfo(z.dtype).eps
-    z, f, h = z.double(), f.double(), h.double()
-    rounding = 16 * resolution * z.abs().amax(1)
-    r = z - f
-    strong_t, stderr = _t_statistic(z - h, rounding)
-    weak_t, _ = _t_statistic(r, rounding)
-    if len(x) > 1:
-        lagged_t, _ = _t_statistic(_signed_by_the_past(runner, r), rounding[1:])
-        weak_t = torch.maximum(weak_t.abs(), nn.functional.pad(lagged_t.abs(), (0, 0, 1, 0)))
+    resolution = torch.finfo(h.dtype).eps
+    z = found[-1].z
+    strong_t, stderr = _t_statistic(z - h.double(), _rounding(z, resolution))
+    weak_t = torch.stack([_weak_t(each, runner.bidirectional, resolution) for each in found])
     tests = strong_t.numel() + 2 * weak_t.numel()
     threshold = NormalDist().inv_cdf(1 - false_alarm / (2 * tests))
-    return Unbiasedness(strong_t, weak_t, threshold, stderr)
+    return Unbiasedness(strong_t, weak_t.amax(0), threshold, stderr)
 
 
 def _check_arguments(x: Tensor, rows: int, false_alarm: float) -> None:
@@ -136,102 +130,38 @@ def _check_arguments(x: Tensor, rows: int, false_alarm: float) -> None:
         )
 
 
+def _rounding(z: Tensor, resolution: float) -> Tensor:
+    """What rounding can do to the mean of a unit at a step."""
+    return 16 * resolution * z.abs().amax(1)
+
+
 def _t_statistic(samples: Tensor, rounding: Tensor) -> tuple[Tensor, Tensor]:
     """The mean over rows in standard errors. What rounding can do counts as zero."""
     mean, stderr = samples.mean(1), samples.std(1) / samples.shape[1] ** 0.5
     return torch.where(mean.abs() > rounding, mean / stderr, 0.0), stderr
 
 
-def _signed_by_the_past(runner: _Runner, r: Tensor) -> Tensor:
-    """``r_t g(r_{t-1})``; the reverse direction of a stack has its past at ``t + 1``.
+def _weak_t(found: Trajectory, bidirectional: bool, resolution: float) -> Tensor:
+    """The size of both statistics of the innovations, the larger of the two."""
+    r, rounding = found.z - found.f, _rounding(found.z, resolution)
+    t = _t_statistic(r, rounding)[0].abs()
+    if len(r) == 1:
+        return t
+    # The reverse direction has its past at t + 1, and no past at the last step.
+    halves = r.chunk(2, dim=-1) if bidirectional else (r,)
+    roundings = rounding.chunk(2, dim=-1) if bidirectional else (rounding,)
+    lagged = [_lagged_t(halves[0], roundings[0])]
+    if bidirectional:
+        lagged.append(_lagged_t(halves[1].flip(0), roundings[1].flip(0)).flip(0))
+    return torch.maximum(t, torch.cat(lagged, dim=-1))
+
+
+def _lagged_t(r: Tensor, rounding: Tensor) -> Tensor:
+    """Of ``E[r_t g(r_{t-1})]``, and zero for the first step.
 
     g is ±1, by the side of its mean that the past lies on. A product of the two innovations would
     hang on rows where both are large, of which a noise of rare events has too few to judge by.
     """
-    if not runner.bidirectional:
-        return r[1:] * _side(r[:-1])
-    forward, backward = r.chunk(2, dim=-1)
-    return torch.cat([forward[1:] * _side(forward[:-1]), backward[:-1] * _side(backward[1:])], -1)
-
-
-def _side(r: Tensor) -> Tensor:
-    return torch.where(r > r.mean(1, keepdim=True), 1.0, -1.0)
-
-
-class _Runner:
-    """One face for RNNs and cells: whole sequences and single steps, time first."""
-
-    def __init__(self, module: nn.Module, kind: Kind | None) -> None:
-        checks.require_module("check_unbiased", module)
-        recurrent = isinstance(module, nn.RNNBase)
-        self.module = module
-        self.kind = kind or ("rnn" if recurrent else "cell")
-        checks.one_of("check_unbiased: kind", self.kind, ("rnn", "cell"))
-        self.time = 1 if recurrent and module.batch_first else 0
-        self.bidirectional = recurrent and bool(module.bidirectional)
-        if self.bidirectional and not isinstance(module, NoisyStack):
-            raise InvalidValue(
-                f"check_unbiased: a bidirectional {type(module).__name__} cannot be run step by "
-                f"step. Check one direction, or convert it: noisin.convert(module, noise)."
-            )
-
-    def run(self, x: Tensor, **kwargs: Any) -> Tensor:
-        """What the module emits over a sequence, ``(T, N, H)``."""
-        if self.kind == "cell":
-            return cells.unroll(self.module, x, **kwargs)[0]
-        z: Tensor = self.module(x.transpose(0, self.time), **kwargs)[0]
-        return z.transpose(0, self.time)
-
-    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """What the module emits in one step, and its state."""
-        if self.kind == "cell":
-            state = self.module(x, state)
-            return hidden(self.module, state), state
-        z, state = self.module(x.unsqueeze(self.time), state)
-        return z.squeeze(self.time), state
-
-
-def _trajectories(runner: _Runner, x: Tensor) -> Trajectories:
-    module = runner.module
-    if isinstance(module, NoisyStack):
-        eps = module.sample_eps(x.transpose(0, runner.time))
-        return _silenced_trajectories(runner, x, eps, slice(-module._directions, None))
-    if isinstance(module, NoisyCell):
-        return _silenced_trajectories(runner, x, _noise_of_sequence(module, x), None)
-    return _stepped_trajectories(runner, x)
-
-
-def _silenced_trajectories(
-    runner: _Runner, x: Tensor, eps: Tensor, last: slice | None
-) -> Trajectories:
-    """f_W at step t is what is emitted when the noise of that step alone is zero.
-
-    All else that is random, such as dropout, is replayed: it belongs to f_W.
-    """
-    stream = torch.get_rng_state()
-    z = runner.run(x, eps=eps)
-    f = torch.empty_like(z)
-    for t in range(len(x)):
-        silenced = eps.clone()
-        silenced[t if last is None else (last, t)] = 0
-        torch.set_rng_state(stream)
-        f[t] = runner.run(x, eps=silenced)[t]
-    return z, f
-
-
-def _noise_of_sequence(cell: NoisyCell, x: Tensor) -> Tensor:
-    with noise_off(cell):
-        h = hidden(cell, cell(x[0], None))
-    draws = [cell._drawn(h) for _ in range(1 if cell.share == "sequence" else len(x))]
-    return torch.stack(draws).expand(len(x), *h.shape)
-
-
-def _stepped_trajectories(runner: _Runner, x: Tensor) -> Trajectories:
-    """Step by step, each from the same noisy past: once as training, once clean."""
-    zs, fs, state = [], [], None
-    for x_t in x:
-        with as_training(runner.module, False):
-            fs.append(runner.step(x_t, state)[0])
-        z, state = runner.step(x_t, state)
-        zs.append(z)
-    return torch.stack(zs), torch.stack(fs)
+    side = torch.where(r > r.mean(1, keepdim=True), 1.0, -1.0)
+    t = _t_statistic(r[1:] * side[:-1], rounding[1:])[0].abs()
+    return nn.functional.pad(t, (0, 0, 1, 0))

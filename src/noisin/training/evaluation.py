@@ -17,7 +17,7 @@ from torch import Tensor
 
 from noisin.data import Windows
 from noisin.errors import InvalidType, InvalidValue
-from noisin.injection import as_training, noise_on
+from noisin.injection import as_training, injected_modules, noise_on
 from noisin.linear import linear_nll
 from noisin.models import LanguageModel
 
@@ -175,6 +175,12 @@ def _noisy(model: LanguageModel, K: int, temperature: float) -> Iterator[None]:
     """The noise on, dropout off, no gradients."""
     _check(model, K, temperature)
     with as_training(model, on=False), noise_on(model), torch.no_grad():
+        if not any(module._noise_acts() for module in injected_modules(model)):
+            raise InvalidValue(
+                "evaluation: expected a model with noise to draw K samples of, got one without "
+                "(dropout is off in evaluation). Use evaluation.perplexity, or give it noise: "
+                "noisin.set_noise(model, noise)."
+            )
         yield
 
 

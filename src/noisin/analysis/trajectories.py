@@ -1,0 +1,233 @@
+"""What a module emits with noise, and the clean transition of its own noisy past.
+
+The emissions z are those of the module's own forward pass, by whatever kernel runs it. The
+transition ``f_W(x_{t-1}, z_{t-1})`` never touches the injection: torch's own layers, or the clean
+cell, take one step from the noisy state that was emitted. What else is random, such as dropout or
+zoneout inside of ``f_W``, belongs to it and is replayed with the same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from noisin import cells, checks
+from noisin.cells import NoisyCell, hidden, with_hidden
+from noisin.conversion import NOISY
+from noisin.errors import InvalidValue
+from noisin.functional import States
+from noisin.injection import as_training
+from noisin.layout import Layout
+from noisin.stack import NoisyStack
+
+Kind = Literal["rnn", "cell"]
+
+
+class Trajectory(NamedTuple):
+    """What one layer emits, and its clean transition of the same past, ``(T, K, H)`` each."""
+
+    z: Tensor
+    f: Tensor
+
+
+class Runner:
+    """One face for RNNs and cells: whole sequences and single steps, time first."""
+
+    def __init__(self, module: nn.Module, kind: Kind | None) -> None:
+        checks.require_module("check_unbiased", module)
+        recurrent = isinstance(module, nn.RNNBase)
+        self.module = module
+        self.kind = kind or ("rnn" if recurrent else "cell")
+        checks.one_of("check_unbiased: kind", self.kind, ("rnn", "cell"))
+        self.time = 1 if recurrent and module.batch_first else 0
+        self.bidirectional = recurrent and bool(module.bidirectional)
+        with as_training(module):
+            self.noisy = isinstance(module, NoisyStack | NoisyCell) and module._noise_acts()
+        if self.bidirectional and not self.noisy:
+            raise InvalidValue(
+                f"check_unbiased: a bidirectional {type(module).__name__} without noise cannot be "
+                f"run step by step. Check one direction, or give it noise: "
+                f"noisin.convert(module, noise)."
+            )
+
+    def run(self, x: Tensor) -> Tensor:
+        """What the module emits over a sequence, ``(T, N, H)``."""
+        if self.kind == "cell":
+            return cells.unroll(self.module, x)[0]
+        z: Tensor = self.module(x.transpose(0, self.time))[0]
+        return z.transpose(0, self.time)
+
+    def trajectories(self, x: Tensor) -> list[Trajectory]:
+        """Run the module on ``(T, K, F)``: one trajectory per noisy layer, the last one's last."""
+        if isinstance(self.module, NoisyStack) and self.noisy:
+            return _of_stack(self.module, lambda: self.run(x))
+        if isinstance(self.module, NoisyCell) and self.noisy:
+            return [_of_cell(self.module, x)]
+        return [self._by_steps(x)]
+
+    def _by_steps(self, x: Tensor) -> Trajectory:
+        """Step by step, each from the same noisy past: once as training, once clean."""
+        zs, fs, state = [], [], None
+        for x_t in x:
+            with as_training(self.module, False):
+                fs.append(self._step(x_t, state)[0])
+            z, state = self._step(x_t, state)
+            zs.append(z)
+        return Trajectory(torch.stack(zs), torch.stack(fs))
+
+    def _step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        if self.kind == "cell":
+            state = self.module(x, state)
+            return hidden(self.module, state), state
+        z, state = self.module(x.unsqueeze(self.time), state)
+        return z.squeeze(self.time), state
+
+
+class _Emission(NamedTuple):
+    """A span of layers as it ran: its input, what it emitted, the random stream before it."""
+
+    first: int
+    last: int
+    x: Tensor
+    z: Tensor
+    stream: Tensor
+
+
+def _of_stack(stack: NoisyStack, run: Callable[[], Any]) -> list[Trajectory]:
+    emissions: list[_Emission] = []
+    emit = stack._emit
+
+    def recorded(
+        first: int, last: int, x: Tensor, layout: Layout, state: States, noise: Any
+    ) -> tuple[Tensor, States]:
+        stream = torch.get_rng_state()
+        z, final = emit(first, last, x, layout, state, noise)
+        emissions.append(_Emission(first, last, x, z, stream))
+        return z, final
+
+    with _replaced(stack, "_emit", recorded):
+        run()
+    after = torch.get_rng_state()
+    found = [Trajectory(each.z, _clean_transitions(stack, each)) for each in emissions]
+    torch.set_rng_state(after)
+    return found
+
+
+def _of_cell(cell: NoisyCell, x: Tensor) -> Trajectory:
+    streams: list[Tensor] = []
+    transition = cell.transition
+
+    def recorded(x: Tensor, state: Any = None) -> Any:
+        streams.append(torch.get_rng_state())
+        return transition(x, state)
+
+    with _replaced(cell, "transition", recorded):
+        z, _ = cells.unroll(cell, x)
+    after = torch.get_rng_state()
+    state, fs = None, []
+    for t, stream in enumerate(streams):
+        torch.set_rng_state(stream)
+        state = transition(x[t], state)
+        fs.append(hidden(cell, state))
+        if cell.feedback:
+            state = with_hidden(cell, state, z[t])
+    torch.set_rng_state(after)
+    return Trajectory(z, torch.stack(fs))
+
+
+@contextmanager
+def _replaced(module: nn.Module, name: str, method: Callable[..., Any]) -> Iterator[None]:
+    """One module's method, replaced for a while."""
+    setattr(module, name, method)
+    try:
+        yield
+    finally:
+        delattr(module, name)
+
+
+def _clean_transitions(stack: NoisyStack, span: _Emission) -> Tensor:
+    """``f_W`` of every step, from the input of the span and the states that it emitted."""
+    sigmoid = getattr(stack, "nonlinearity", None) == "sigmoid"
+    if not stack.feedback and not sigmoid:
+        layers = _torch_layers(stack, span.first, span.last)
+        torch.set_rng_state(span.stream)  # of the dropout between these layers
+        f: Tensor = layers(span.x)[0]
+        return f
+    directions = []
+    for d, z in enumerate(span.z.chunk(stack._directions, dim=-1)):
+        step = _sigmoid_step(stack, span.last, d) if sigmoid else _torch_step(stack, span.last, d)
+        order = list(range(len(z)))[:: -1 if d else 1]
+        fs: dict[int, Tensor] = {}
+        read, carry = torch.zeros_like(z[0]), None
+        for t in order:
+            fs[t], carry = step(span.x[t], read, carry)
+            read = z[t] if stack.feedback else fs[t]
+        directions.append(torch.stack([fs[t] for t in range(len(z))]))
+    return torch.cat(directions, dim=-1)
+
+
+# (x_{t-1}, z_{t-1}, c_{t-1}) -> (f_W, c_t); a carry of None is zero
+_Step = Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]]
+
+
+def _torch_layers(
+    stack: NoisyStack, first: int, last: int, direction: int | None = None
+) -> nn.RNNBase:
+    """Torch's own module of these layers, with their weights; of one direction, if one is given."""
+    D = stack._directions
+    numbers = [k for k in range(first * D, (last + 1) * D) if direction in (None, k % D)]
+    weights = [stack.all_weights[k] for k in numbers]
+    make = next(kind for kind, noisy in NOISY.items() if isinstance(stack, noisy))
+    options: dict[str, Any] = {"proj_size": stack.proj_size} if make is nn.LSTM else {}
+    if make is nn.RNN:
+        options["nonlinearity"] = stack.nonlinearity
+    layers = make(
+        weights[0][0].shape[1],
+        stack.hidden_size,
+        last - first + 1,
+        bias=stack.bias,
+        dropout=stack.dropout if last > first else 0.0,
+        bidirectional=stack.bidirectional and direction is None,
+        device=weights[0][0].device,
+        dtype=weights[0][0].dtype,
+        **options,
+    )
+    assert isinstance(layers, nn.RNNBase)
+    for theirs, ours in zip(layers.all_weights, weights, strict=True):
+        for parameter, value in zip(theirs, ours, strict=True):
+            parameter.data.copy_(value)
+    return layers
+
+
+def _torch_step(stack: NoisyStack, layer: int, direction: int) -> _Step:
+    cell = _torch_layers(stack, layer, layer, direction)
+
+    def lstm(x: Tensor, z: Tensor, c: Any) -> tuple[Tensor, Any]:
+        c = x.new_zeros(1, len(x), stack.hidden_size) if c is None else c
+        _, (f, c) = cell(x.unsqueeze(0), (z.unsqueeze(0).contiguous(), c))
+        return f.squeeze(0), c
+
+    def plain(x: Tensor, z: Tensor, carry: Any) -> tuple[Tensor, Any]:
+        f = cell(x.unsqueeze(0), z.unsqueeze(0).contiguous())[0].squeeze(0)
+        if getattr(stack, "site", "state") == "state" or not stack.feedback:
+            return f, None
+        # Torch's GRU carries what it reads, u z + (1 - u) n; ours carries the clean h, u h + ...
+        w_ih, w_hh, *b = cell.all_weights[0]
+        b_ih, b_hh = b or (None, None)
+        u = (F.linear(x, w_ih, b_ih) + F.linear(z, w_hh, b_hh)).chunk(3, dim=-1)[1].sigmoid()
+        f = f + u * ((0 if carry is None else carry) - z)
+        return f, f
+
+    return lstm if isinstance(cell, nn.LSTM) else plain
+
+
+def _sigmoid_step(stack: NoisyStack, layer: int, direction: int) -> _Step:
+    """Torch has no sigmoid RNN: its equation."""
+    w_ih, w_hh, *b = stack.all_weights[layer * stack._directions + direction]
+    b_ih, b_hh = b or (None, None)
+    return lambda x, z, _: ((F.linear(x, w_ih, b_ih) + F.linear(z, w_hh, b_hh)).sigmoid(), None)
