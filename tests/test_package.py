@@ -20,8 +20,17 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own floor or below. Modules that are not listed belong to their folder.
 FLOORS = {
     0: [
-        *("errors", "places", "parameters", "layout", "checks", "source", "variates", "centred"),
-        *("family", "noise", "functional", "kernels", "likelihoods", "chunked", "linear"),
+        *("errors", "places", "trust", "parameters", "layout", "checks", "source", "variates"),
+        *(
+            "centred",
+            "family",
+            "noise",
+            "functional",
+            "kernels",
+            "likelihoods",
+            "chunked",
+            "linear",
+        ),
     ],
     1: ["drawing", "injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
@@ -31,7 +40,8 @@ FLOORS = {
     6: ["cli", "__main__"],
 }
 WITHOUT_TORCH = [
-    *("noisin", "noisin.errors", "noisin.places", "noisin.parameters", "noisin.data", "noisin.cli"),
+    *("noisin", "noisin.errors", "noisin.places", "noisin.trust", "noisin.parameters"),
+    *("noisin.data", "noisin.cli"),
     *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
     *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
     *("noisin.experiments.sweep", "noisin.experiments.sweep.sweeping"),
