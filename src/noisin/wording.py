@@ -7,6 +7,7 @@ the terminal (escape sequences, overrides of the writing direction), nor fill it
 from __future__ import annotations
 
 VALUE, LINE, LINES = 200, 600, 60  # most characters of a value, of a line, and lines of a message
+NOT_TEXT = "It cannot be decoded. Use a UTF-8 locale, such as LC_ALL=C.UTF-8, and valid names."
 _JOINERS = "\u200c\u200d"  # which Persian, Hindi and emoji need, and which steer nothing
 
 

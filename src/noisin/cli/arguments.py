@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from noisin.wording import shown
+from noisin.errors import InvalidValue
+from noisin.wording import NOT_TEXT, shown
 
 
 def _whole_number(_: type, tokens: Sequence[Any]) -> int:
@@ -27,6 +28,14 @@ def _number(_: type, tokens: Sequence[Any]) -> float:
     if math.isinf(value):
         raise ValueError(f"expected a finite number, got {shown(text, 60)}.")
     return value
+
+
+def require_text(name: str, value: object) -> None:
+    """Raise where a path or name holds bytes that are not text, which no JSON file can hold."""
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        raise InvalidValue(f"{name} must be text, got {shown(str(value))}. {NOT_TEXT}") from None
 
 
 WholeNumber = Annotated[int, Parameter(converter=_whole_number)]

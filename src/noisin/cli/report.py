@@ -28,6 +28,7 @@ def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
     runs = collect(folder)
     from noisin.experiments.report import render
 
-    write_atomically(path, render(runs, folder).encode())
+    page = render(runs, folder).encode(errors="backslashreplace")  # of names that are not text
+    write_atomically(path, page)
     damaged = f"; records that cannot be used: {len(runs.damaged)}" if runs.damaged else ""
     tell(f"The report is in {path}. Runs: {len(runs)}{damaged}.")

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from noisin.cli.arguments import WholeNumber
+from noisin.cli.arguments import WholeNumber, require_text
 from noisin.cli.board import Board
 from noisin.cli.consoles import Results, tell
 from noisin.cli.settings import nested, with_settings
@@ -50,6 +50,8 @@ def sweep(
         machines; a SQLite file in the folder of the sweep unless given.
     """
     chosen = sweeps.read(sweep, nested(flags))
+    require_text("--out", out)
+    require_text("--storage", storage)
     if not 1 <= jobs <= 1024:
         raise InvalidValue(f"--jobs must be between 1 and 1024, got {jobs}.")
     if find_spec("optuna") is None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from noisin.errors import InvalidValue
-from noisin.wording import shown
+from noisin.wording import NOT_TEXT, shown
 
 Problem = tuple[str, str]  # the dotted name of a setting, and what is wrong with it
 
@@ -119,5 +119,7 @@ def _in_words(section: type[BaseModel], item: dict[str, Any]) -> str:
         return f"must be a section of settings, got {shown(got, 60)}."
     if item["type"] in {"bool_type", "bool_parsing"}:
         return f"must be true or false, got {shown(got, 60)}."
+    if item["type"] == "string_unicode":
+        return f"must be text, got {shown(got, 60)}. {NOT_TEXT}"
     message = item["msg"].removeprefix("Input should be ").removeprefix("String should have ")
     return f"must be {message}, got {shown(got, 60)}."
