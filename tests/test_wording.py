@@ -77,4 +77,7 @@ def test_values_that_an_api_error_quotes(value: object) -> None:
         with pytest.raises(errors.NoisinError) as caught:
             call()
         assert len(str(caught.value)) < 1000
+        if call in calls[:2]:  # what is quoted is shortened, and the rest of the message is whole
+            assert "\n" not in str(caught.value)
+            assert len(str(caught.value)) < wording.VALUE + 130
         assert all(line.isprintable() for line in str(caught.value).split("\n"))
