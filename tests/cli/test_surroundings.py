@@ -155,7 +155,7 @@ SIZES = ("0", "1", "2", "5", "10", "-1", "", "wide", "²", "1e3", "99999999999",
 
 def test_help_on_terminals_of_any_width() -> None:
     """In one process, for it takes long to load; a console of one column never came to an end."""
-    calls = [("train", size) for size in SIZES] + [(command, "1") for command in COMMANDS]
+    calls = [("data", size) for size in SIZES] + [(command, "1") for command in COMMANDS]
     code = f"""
 import io, os, sys
 from noisin import cli
