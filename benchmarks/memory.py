@@ -26,7 +26,7 @@ def peaks(rival: str, shape: Shape, steps: list[int], kernel: str = "auto") -> l
     """Peak memory after each number of steps, measured in a fresh process."""
     sizes = [str(n) for n in (shape.O, shape.H, shape.N, shape.T, *steps)]
     command = [sys.executable, "-m", "benchmarks.memory", rival, kernel, *sizes]
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    run = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
     found: list[int] = json.loads(run.stdout)
     return found
 
@@ -50,7 +50,7 @@ def measure(rival: str, kernel: str, shape: Shape, steps: list[int]) -> list[int
 def reset_peak() -> int:
     """Forget the peak so far; the bytes that the process holds now."""
     if CLEAR.exists():
-        CLEAR.write_text("5")
+        CLEAR.write_bytes(b"5")
         return field("VmRSS")
     return peak()
 
@@ -65,7 +65,11 @@ def peak() -> int:
 
 def field(name: str) -> int:
     """A field of the status of this process, in bytes."""
-    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    (line,) = (
+        line
+        for line in STATUS.read_text(encoding="utf-8").splitlines()
+        if line.startswith(f"{name}:")
+    )
     return int(line.split()[1]) * 1024
 
 

@@ -44,7 +44,7 @@ def environment() -> dict[str, Any]:
 def cpuinfo(field: str) -> str | None:
     """A field of what Linux says of the first processor."""
     path = Path("/proc/cpuinfo")
-    text = path.read_text() if path.exists() else ""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
     found = re.search(rf"^{field}\s*:\s*(.*)$", text, re.MULTILINE)
     return found[1] if found else None
 
@@ -101,8 +101,8 @@ def save(record: dict[str, Any], text: str, folder: Path) -> Path:
         lambda found: f"[{' '.join(found[1].split())}]",
         json.dumps(record, indent=1, ensure_ascii=False),
     )
-    path.write_text(text_of + "\n")
-    path.with_suffix(".md").write_text(text)
+    path.write_text(text_of + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(text, encoding="utf-8")
     return path
 
 

@@ -151,6 +151,8 @@ def seconds_elsewhere(stat: Path = Path("/proc/stat")) -> float:
     """Processor seconds that all but this process have taken; 0 where the system does not say."""
     if not stat.exists():
         return 0.0
-    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, stat.read_text().split()[1:9])
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(
+        int, stat.read_text(encoding="utf-8").split()[1:9]
+    )
     ticks = user + nice + system + irq + softirq + steal
     return ticks / os.sysconf("SC_CLK_TCK") - time.process_time()

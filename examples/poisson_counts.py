@@ -35,7 +35,7 @@ def load() -> tuple[str, Tensor]:
     if not path.exists():
         return "made-up counts", made_up_counts(torch.Generator().manual_seed(1111))
     days: dict[str, list[float]] = {}
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             days.setdefault(row["dteday"], []).append(float(row["cnt"]))
     complete = [counts for counts in days.values() if len(counts) == 24]

@@ -20,8 +20,9 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own floor or below. Modules that are not listed belong to their folder.
 FLOORS = {
     0: [
-        *("errors", "places", "parameters", "layout", "checks", "source", "variates", "centred"),
-        *("family", "noise", "functional", "kernels", "likelihoods", "chunked", "linear"),
+        *("errors", "wording", "places", "trust", "parameters", "layout", "checks", "source"),
+        *("variates", "centred", "family", "noise", "functional", "kernels", "likelihoods"),
+        *("chunked", "linear"),
     ],
     1: ["drawing", "injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
@@ -31,7 +32,15 @@ FLOORS = {
     6: ["cli", "__main__"],
 }
 WITHOUT_TORCH = [
-    *("noisin", "noisin.errors", "noisin.places", "noisin.parameters", "noisin.data", "noisin.cli"),
+    *(
+        "noisin",
+        "noisin.errors",
+        "noisin.wording",
+        "noisin.places",
+        "noisin.trust",
+        "noisin.parameters",
+    ),
+    *("noisin.data", "noisin.cli"),
     *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
     *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
     *("noisin.experiments.sweep", "noisin.experiments.sweep.sweeping"),
@@ -76,6 +85,61 @@ def test_what_is_imported_is_declared() -> None:
             else:
                 continue
             assert imported <= names | sys.stdlib_module_names | {"noisin"}, path
+
+
+TEXT_ARGUMENTS = {"read_text": 0, "write_text": 1}  # those before the encoding
+
+
+def leaves_the_encoding_to_the_locale(call: ast.Call) -> bool:
+    """Whether a call reads or writes text in an encoding that it does not name."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    if "encoding" in named:
+        return False
+    if any(getattr(named.get(k), "value", False) for k in ("text", "universal_newlines")):
+        return True
+    if name in ("open", "fdopen"):
+        of_os = ast.unparse(call.func) == "os.open"
+        values = [*call.args, *([named["mode"]] if "mode" in named else [])]
+        modes = [v.value for v in values if isinstance(v, ast.Constant)]
+        return not of_os and not any("b" in str(mode) for mode in modes)
+    return name in TEXT_ARGUMENTS and len(call.args) <= TEXT_ARGUMENTS[name]
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("path.read_text()", True),
+        ("(here / name).read_text()", True),
+        ("path.read_text('utf-8')", False),
+        ("path.read_text(encoding='utf-8')", False),
+        ("path.write_text(text)", True),
+        ("open(path)", True),
+        ("path.open('a')", True),
+        ("path.open(mode='rb')", False),
+        ("open(descriptor, 'rb', closefd=False)", False),
+        ("subprocess.run(command, text=True)", True),
+        ("subprocess.run(command, text=True, encoding='utf-8')", False),
+        ("os.open(path, flags)", False),
+    ],
+)
+def test_what_leaves_the_encoding_to_the_locale(code: str, found: bool) -> None:
+    (expression,) = ast.parse(code).body
+    assert isinstance(expression, ast.Expr)
+    assert isinstance(expression.value, ast.Call)
+    assert leaves_the_encoding_to_the_locale(expression.value) is found
+
+
+def test_no_text_is_read_or_written_as_the_locale_has_it() -> None:
+    """It is UTF-8 everywhere. The linter's rule sees only paths whose type it can infer."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("src", "benchmarks", "examples")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and leaves_the_encoding_to_the_locale(node)
+    ]
+    assert wrong == []
 
 
 def test_ranges_are_readable_without_torch() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from noisin.errors import InvalidType, InvalidValue
 from noisin.layout import Layout
+from noisin.wording import shown
 
 
 def one_of(name: str, value: object, choices: Sequence[object]) -> None:
@@ -23,7 +24,7 @@ def one_of(name: str, value: object, choices: Sequence[object]) -> None:
         value is choice or (isinstance(value, str) and value == choice) for choice in choices
     ):
         expected = " or ".join(repr(choice) for choice in choices)
-        raise InvalidValue(f"{name} must be {expected}, got {value!r}.")
+        raise InvalidValue(f"{name} must be {expected}, got {shown(value)}.")
 
 
 def require_tensors(where: str, **tensors: object) -> None:
@@ -40,7 +41,7 @@ def require_cell(where: str, cell: object) -> None:
     """Raise unless ``cell`` can be called as ``(x, state) -> state``."""
     if isinstance(cell, type) or not callable(cell):
         raise InvalidType(
-            f"{where}: expected a cell (x, state) -> state, got {cell!r}. "
+            f"{where}: expected a cell (x, state) -> state, got {shown(cell)}. "
             f"Pass an instance, such as torch.nn.LSTMCell(16, 16)."
         )
     if isinstance(cell, nn.RNNBase):

@@ -6,9 +6,17 @@ and ``except NoisinError`` catches all that noisin has to say. This module does 
 
 from __future__ import annotations
 
+from noisin import wording
+
 
 class NoisinError(Exception):
-    """Base of all errors that noisin raises on purpose."""
+    """Base of all errors that noisin raises on purpose.
+
+    As text, control characters of what it quotes are escaped and long lines are shortened.
+    """
+
+    def __str__(self) -> str:
+        return wording.message(super().__str__())
 
 
 class InvalidValue(NoisinError, ValueError):

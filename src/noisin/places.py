@@ -16,3 +16,10 @@ def cache() -> Path:
         return Path(place)
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "noisin"
+
+
+def made(folder: Path) -> Path:
+    """The folder; whatever is missing of it is made, for the user alone as the XDG rules ask."""
+    for place in (*reversed(folder.parents), folder):
+        place.mkdir(mode=0o700, exist_ok=True)
+    return folder

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -19,6 +22,7 @@ import pytest
 from noisin.data import Corpus, cache, load
 from noisin.errors import InvalidData, Unavailable
 from tests.data.conftest import write_folder
+from tests.users import OTHER, needs_root
 
 
 @pytest.fixture
@@ -193,3 +197,63 @@ def test_text_that_changes_while_it_is_read(
     monkeypatch.setattr(corpus, "words", meddle)
     with pytest.raises(InvalidData, match="changed while it was being read"):
         load(folder)
+
+
+def entry_of(tail: object, ids: list[int]) -> bytes:
+    """An entry whose hash is right, with anything for its tail."""
+    content = np.array(ids, cache.ID).tobytes()
+    text = json.dumps(tail).encode()
+    content += text + len(text).to_bytes(8, "little")
+    return content + hashlib.sha256(content).digest()
+
+
+WORDS = ["a", "<eos>"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "ids"),
+    [
+        ([], [0]),
+        ({"lengths": [1, 1, 1]}, [0, 0, 0]),
+        ({"lengths": [1, 1], "words": WORDS}, [0, 0]),
+        ({"lengths": [1, 1, 99], "words": WORDS}, [0, 0, 0]),
+        ({"lengths": "abc", "words": WORDS}, [0, 0, 0]),
+        ({"lengths": [1, 1, 1], "words": ["a", "a", 3]}, [0, 0, 0]),
+        ({"lengths": [1, 1, 1], "words": WORDS}, [0, 2, 0]),
+        ({"lengths": [1, 1, 1], "words": WORDS}, [0, -1, 0]),
+    ],
+)
+def test_an_entry_of_other_contents_with_a_right_hash(
+    tail: object, ids: list[int], folder: Path, place: Path
+) -> None:
+    first = load(folder).train.tolist()
+    (entry,) = entries(place)
+    entry.write_bytes(entry_of(tail, ids))
+    assert load(folder).train.tolist() == first
+
+
+@needs_root
+def test_an_entry_of_another_user_is_built_anew(folder: Path, place: Path) -> None:
+    first = load(folder).train.tolist()
+    (entry,) = entries(place)
+    os.chown(entry, OTHER, OTHER)
+    assert load(folder).train.tolist() == first
+    assert entry.stat().st_uid == os.geteuid()
+
+
+def test_a_fifo_in_place_of_an_entry(folder: Path, place: Path) -> None:
+    first = load(folder).train.tolist()
+    (entry,) = entries(place)
+    entry.unlink()
+    os.mkfifo(entry)
+    assert load(folder).train.tolist() == first
+    assert entry.is_file()
+
+
+def test_the_cache_is_made_for_the_user_alone(folder: Path, place: Path) -> None:
+    before = os.umask(0)
+    try:
+        load(folder)
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (place, place / "ids")] == [0o700] * 2

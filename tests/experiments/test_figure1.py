@@ -117,7 +117,7 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert (out.read_bytes(), out.with_suffix(".svg").read_bytes()) == drawn, "the same each time"
     said = capsys.readouterr().out
     assert "no noise: valid 150.0 at epoch 3 of 4 (clean)" in said
-    assert "left out: bad�[31m: " in said, "a name does not steer the terminal"
+    assert r"left out: bad\x1b[31m: " in said, "a name does not steer the terminal"
     assert f"{out.with_suffix('.svg')} and {out}" in said
 
 

@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 
 from noisin.experiments import formats
 from noisin.experiments.formats import Sheet
+from noisin.wording import printable
 
 NASTY = [
     *("<script>alert(1)</script>", "a|b", "a\\|b", "*x*", "_x_", "`x`", "[x](y)", "# x", "&amp;"),
@@ -101,7 +102,7 @@ def test_text_is_aligned(rows: tuple[tuple[str, ...], ...]) -> None:
     title, blank, *lines = formats.text(sheet(rows)).split("\n")
     assert (title, blank) == ("Table <3> & *more*", "")
     assert len(lines) == 1 + len(rows)
-    assert all(character.isprintable() for line in lines for character in line)
+    assert all(printable(line) == line for line in lines)
     widths = [
         max(len(formats.one_line(row[i])) for row in (("a", "b_2", "c | d"), *rows)) for i in (0, 1)
     ]

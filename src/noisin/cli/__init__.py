@@ -16,7 +16,8 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 import noisin
-from noisin.cli.consoles import Results, silence
+from noisin import wording
+from noisin.cli.consoles import Results, prepare, silence
 from noisin.errors import NoisinError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -38,9 +39,7 @@ for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "verify")):
 
 def main(tokens: Sequence[str] | None = None) -> None:
     """Run the command line. Bad input is one message and exit code 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows ASCII only
+    prepare()
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         sys.exit(_run(tokens))
@@ -74,9 +73,11 @@ def _is_about_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
-def _say(message: object) -> None:
+def _say(said: object) -> None:
+    lines = wording.message(str(said)).split("\n")
+    text = "\n".join([lines[0], *(f"  {line.strip()}" for line in lines[1:])])
     with contextlib.suppress(OSError):  # the exit code says it too
-        print(f"noisin: {message}", file=sys.stderr or io.StringIO(), flush=True)
+        print(f"noisin: {text}", file=sys.stderr or io.StringIO(), flush=True)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

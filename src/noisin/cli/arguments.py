@@ -9,22 +9,33 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from noisin.errors import InvalidValue
+from noisin.wording import NOT_TEXT, shown
+
 
 def _whole_number(_: type, tokens: Sequence[Any]) -> int:
     text = tokens[0].value
     if not re.fullmatch(r"-?[0-9]{1,30}", text):
-        raise ValueError(f"expected a whole number, got {text!r:.60}.")
+        raise ValueError(f"expected a whole number, got {shown(text, 60)}.")
     return int(text)
 
 
 def _number(_: type, tokens: Sequence[Any]) -> float:
     text = tokens[0].value
     if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", text, re.IGNORECASE):
-        raise ValueError(f"expected a number, got {text!r:.60}.")
+        raise ValueError(f"expected a number, got {shown(text, 60)}.")
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"expected a finite number, got {text!r:.60}.")
+        raise ValueError(f"expected a finite number, got {shown(text, 60)}.")
     return value
+
+
+def require_text(name: str, value: object) -> None:
+    """Raise where a path or name holds bytes that are not text, which no JSON file can hold."""
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        raise InvalidValue(f"{name} must be text, got {shown(str(value))}. {NOT_TEXT}") from None
 
 
 WholeNumber = Annotated[int, Parameter(converter=_whole_number)]

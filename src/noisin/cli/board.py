@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from noisin.cli.consoles import Messages
+from noisin.cli.consoles import Messages, note
 from noisin.cli.progress import QUIET, clock
 from noisin.experiments.seeds import number
 from noisin.experiments.sweep.definition import Sweep
@@ -44,7 +44,7 @@ class Board:
 
     def say(self, message: str) -> None:
         """Something that the user should know."""
-        self.console.print(f"noisin: {message}", soft_wrap=True)
+        note(self.console, message)
 
     def show(self, standings: Sequence[Standing], statuses: Sequence[Mapping[str, Any]]) -> None:
         """How all stands now."""

@@ -1,30 +1,95 @@
-"""Where commands print: results to standard output, all else to standard error, as plain text."""
+"""Where commands print: results to standard output, all else to standard error, as plain text.
+
+Whatever is printed, no name or word of a file steers the terminal (see :mod:`noisin.wording`), and
+a character that the terminal does not know has a stand-in.
+"""
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
+import re
 import sys
-from typing import NoReturn
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
+from rich.segment import Segment
+
+from noisin.wording import message, printable
+
+NARROWEST, WIDEST = 40, 1000  # columns; in one, rich never comes to an end
+STAND_INS = {
+    "±": "+-", "×": "x", "·": "*", "−": "-", "–": "-", "…": "...", "→": "->", "≠": "!=",
+    "½": "1/2", "²": "^2", "³": "^3", "⁶": "^6", "ᵀ": "^T", "γ": "gamma", "σ": "sigma",
+}  # fmt: skip
 
 
-class Results(Console):
+def prepare() -> None:
+    """Make standard streams that can print all text, and forget sizes that are none."""
+    codecs.register_error("noisin", _stand_in)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="noisin")
+    for name in ("COLUMNS", "LINES"):
+        if not re.fullmatch("[1-9][0-9]{0,8}", os.environ.get(name, "80")):
+            del os.environ[name]  # rich takes "²" for a number, and 0 for a width
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    """What an ASCII or Latin-1 terminal shows for what it does not know."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    unknown = error.object[error.start : error.end]
+    return "".join(STAND_INS.get(character, "?") for character in unknown), error.end
+
+
+def tell(text: str) -> None:
+    """Print a result."""
+    print(printable(text))
+
+
+def note(console: Console, told: str) -> None:
+    """Print what the user should know."""
+    console.print(f"noisin: {message(told)}", soft_wrap=True)
+
+
+class _Plain(Console):
+    """A console of a bounded width that escapes control characters."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        """Columns and lines."""
+        width, height = super().size
+        return ConsoleDimensions(min(max(width, NARROWEST), WIDEST), height)
+
+    @size.setter
+    def size(self, size: tuple[int, int]) -> None:
+        self._width, self._height = size
+
+    def render(self, *given: Any, **options: Any) -> Iterable[Segment]:
+        """As rich does, but whatever is not rich's own is printable."""
+        for text, style, control in super().render(*given, **options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+class Results(_Plain):
     """Standard output. A reader who has seen enough, such as head, is the caller's to notice."""
-
-    def __init__(self) -> None:
-        super().__init__(highlight=False, markup=False, emoji=False)
 
     def on_broken_pipe(self) -> NoReturn:
         """Raise it: rich would end the process."""
         raise BrokenPipeError
 
 
-class Messages(Console):
+class Messages(_Plain):
     """Standard error. Work goes on when nobody reads on."""
 
     def __init__(self) -> None:
-        super().__init__(stderr=True, highlight=False, markup=False, emoji=False)
+        super().__init__(stderr=True)
 
     def on_broken_pipe(self) -> None:
         """Say no more, neither here nor when the process ends."""

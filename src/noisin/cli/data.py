@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from noisin.cli.arguments import Switch
-from noisin.cli.consoles import Results
+from noisin.cli.consoles import Results, tell
 
 if TYPE_CHECKING:
     from noisin.data import Facts
@@ -41,7 +41,7 @@ def data(
 
     facts = library.describe(library.load(name, folder))
     if json:
-        print(json_format.dumps(asdict(facts), indent=2))
+        tell(json_format.dumps(asdict(facts), indent=2))
     else:
         _print(facts)
 
@@ -57,10 +57,10 @@ def _print(facts: Facts) -> None:
     overlap = [_percent(facts.overlap[s]) if s in facts.overlap else "" for s in facts.tokens]
     table.add_row(f"{GRAM}-grams also in train", *overlap)
     console = Results()
-    print(f"{facts.name}: {facts.words:,} words, from {facts.source}\n")
+    tell(f"{facts.name}: {facts.words:,} words, from {facts.source}\n")
     console.print(table)
-    print(f"\nsha256 of the text        {facts.sha256}")
-    print(f"sha256 of the vocabulary  {facts.vocabulary_sha256}")
+    tell(f"\nsha256 of the text        {facts.sha256}")
+    tell(f"sha256 of the vocabulary  {facts.vocabulary_sha256}")
 
 
 def _percent(share: float) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from noisin.cli.arguments import Number, Switch, WholeNumber
+from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
 from noisin.errors import InvalidData, InvalidValue
 from noisin.training.record import RunRecord, finite
@@ -95,7 +96,7 @@ def evaluate(
         **asdict(score),
         "perplexity": score.perplexity,
     }
-    print(json_format.dumps(finite(told), indent=2) if json else _sentence(told))
+    tell(json_format.dumps(finite(told), indent=2) if json else _sentence(told))
 
 
 def _text(record: RunRecord, folder: Path | None, split: str) -> Ids:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from noisin.cli.arguments import WholeNumber
+from noisin.cli.consoles import tell
 from noisin.errors import InvalidValue
 from noisin.experiments import figure1
 from noisin.experiments.collection import collect
@@ -36,11 +37,11 @@ def figure(
     check_can_draw("figure 1")
     found = collect(runs)
     for record in found.damaged:
-        print(one_line(f"left out: {record.name}: {record.reason}"))
+        tell(one_line(f"left out: {record.name}: {record.reason}"))
     selection = figure1.select(found, runs)
     paths = save(figure1.figure_1(selection), out)
     for point in selection.points:
         names = ", ".join(run.name for run in point.counted)
         told = f"{point.label}: valid {point.valid} at epoch {point.best_epochs} ({names})"
-        print(one_line(told))
-    print(f"The figure is in {' and '.join(map(str, paths))}.")
+        tell(one_line(told))
+    tell(f"The figure is in {' and '.join(map(str, paths))}.")

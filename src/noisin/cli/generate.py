@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from noisin.cli.arguments import Number, WholeNumber
+from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
 from noisin.training.record import RunRecord
 
@@ -58,4 +59,4 @@ def generate(
         seed=seed,
     )
     lines = " ".join([prompt, *words]).split(EOS)
-    print("\n".join(line.strip() for line in lines).strip())
+    tell("\n".join(line.strip() for line in lines).strip())

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from noisin.cli.consoles import Messages
+from noisin.cli.consoles import Messages, note
 from noisin.experiments.seeds import number
 from noisin.training.progress import Status
 
@@ -71,7 +71,7 @@ class Display:
 
     def note(self, message: str) -> None:
         """Something that the user should know."""
-        self.console.print(f"noisin: {message}", soft_wrap=True)
+        note(self.console, message)
 
     def end(self) -> None:
         """The run is over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from noisin.cli.consoles import tell
 from noisin.errors import InvalidValue
 from noisin.experiments.collection import collect
 from noisin.training.files import write_atomically
@@ -27,6 +28,7 @@ def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
     runs = collect(folder)
     from noisin.experiments.report import render
 
-    write_atomically(path, render(runs, folder).encode())
+    page = render(runs, folder).encode(errors="backslashreplace")  # of names that are not text
+    write_atomically(path, page)
     damaged = f"; records that cannot be used: {len(runs.damaged)}" if runs.damaged else ""
-    print(f"The report is in {path}. Runs: {len(runs)}{damaged}.")
+    tell(f"The report is in {path}. Runs: {len(runs)}{damaged}.")

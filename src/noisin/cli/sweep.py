@@ -10,13 +10,14 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from noisin.cli.arguments import WholeNumber
+from noisin.cli.arguments import WholeNumber, require_text
 from noisin.cli.board import Board
-from noisin.cli.consoles import Results
+from noisin.cli.consoles import Results, tell
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
 from noisin.experiments.sweep.standing import PointRow, Standing, point_rows
+from noisin.wording import message
 
 SWEEP = f"""The sweep, by name or as a TOML file; the flags below go over the settings that it does
 not vary. The names: {", ".join(sweeps.names())}."""
@@ -49,6 +50,8 @@ def sweep(
         machines; a SQLite file in the folder of the sweep unless given.
     """
     chosen = sweeps.read(sweep, nested(flags))
+    require_text("--out", out)
+    require_text("--storage", storage)
     if not 1 <= jobs <= 1024:
         raise InvalidValue(f"--jobs must be between 1 and 1024, got {jobs}.")
     if find_spec("optuna") is None:
@@ -58,7 +61,7 @@ def sweep(
     with Board(chosen) as board:
         standings = sweeping.run(chosen, out, jobs, storage, board.show, board.say)
     _print(point_rows(standings))
-    print(f"\nThe records are in {out / chosen.name}.")
+    tell(f"\nThe records are in {out / chosen.name}.")
     return _failures(standings)
 
 
@@ -69,9 +72,8 @@ def _failures(standings: Sequence[Standing]) -> int:
     ]
     if not messages:
         return 0
-    print(
-        f"\n{len(messages)} failed, the first of them: {messages[0]}\nThe same command tries again."
-    )
+    tell(f"\n{len(messages)} failed, the first of them: {message(messages[0])}")
+    tell("The same command tries again.")
     return 1
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from noisin.cli.arguments import WholeNumber
+from noisin.cli.consoles import Messages, note, tell
 from noisin.experiments import sheets, tables
 from noisin.experiments.collection import collect
 
@@ -33,7 +33,8 @@ def table(
     """
     tables.check_number(number)
     found = collect(runs)
-    print(sheets.show(number, found, format))
+    tell(sheets.show(number, found, format))
     if format == "csv":
+        messages = Messages()
         for remark in sheets.remarks(number, found):
-            print(f"noisin: {remark}", file=sys.stderr)
+            note(messages, remark)

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from noisin.cli.consoles import Results
+from noisin.cli.consoles import Results, tell
 from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
 from noisin.experiments import comparison, figures, presets
@@ -62,7 +62,7 @@ def _conclude(records: Sequence[RunRecord], folder: Path) -> None:
     table = comparison.rows(records)
     comparison.write_rows(table, folder / "comparison.json")
     _print(table)
-    print(f"\nThe records are in {folder}{_picture(records, folder)}")
+    tell(f"\nThe records are in {folder}{_picture(records, folder)}")
 
 
 def _mark(configs: Iterable[RunConfig]) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 import noisin
 from noisin.cli.arguments import Switch, WholeNumber
-from noisin.cli.consoles import Messages, Results
+from noisin.cli.consoles import Messages, Results, tell
 from noisin.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def verify(
             draw_curves(regularizer_curves(seed), plot)
     passed = all(row.passed for row in rows)
     if json:
-        print(json_format.dumps(_record(rows, seed, FALSE_ALARM_RATE), indent=2))
+        tell(json_format.dumps(_record(rows, seed, FALSE_ALARM_RATE), indent=2))
     else:
         _print_table(rows, seed, FALSE_ALARM_RATE)
         if plot is not None:
-            print(f"The plot is in {plot}.")
+            tell(f"The plot is in {plot}.")
     return 0 if passed else 1
 
 

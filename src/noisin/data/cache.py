@@ -2,8 +2,9 @@
 
 An entry is one file: the ids of train, valid and test; a JSON tail with their lengths and the
 words; the length of the tail; the sha256 of all that. It is written beside its place and renamed
-into it, so two processes at once do no harm, and what does not match its hash is built anew. What
-a process that was killed has left half-written is removed by a later one.
+into it, so two processes at once do no harm, and what does not match its hash, or belongs to
+another user, is built anew. What a process that was killed has left half-written is removed by a
+later one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from noisin import places
+from noisin import places, trust
 from noisin.data.vocab import Vocabulary
 from noisin.errors import NoisinError, Unavailable
 
@@ -61,7 +62,7 @@ def remove_stale(folder: Path, pattern: str) -> None:
 
 def store(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    places.made(path.parent)
     remove_stale(path.parent, ".new-*")
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
         try:
@@ -102,11 +103,16 @@ def load(file: IO[bytes]) -> Entry | None:
         return None
     file.seek(end)
     length = int.from_bytes(file.read(_COUNT), "little")
-    file.seek(end - length)
-    tail = json.loads(file.read(length))
-    ids = np.memmap(file, ID, mode="r", shape=(sum(tail["lengths"]),))
-    train, valid, test = np.split(ids, np.cumsum(tail["lengths"])[:-1])
-    return Entry(Vocabulary(tuple(tail["words"])), (train, valid, test))
+    try:
+        file.seek(end - length)
+        tail = json.loads(file.read(length))
+        ids = np.memmap(file, ID, mode="r", shape=(sum(tail["lengths"]),))
+        train, valid, test = np.split(ids, np.cumsum(tail["lengths"])[:-1])
+        vocab = Vocabulary(tuple(tail["words"]))
+        known = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(vocab)
+        return Entry(vocab, (train, valid, test)) if known else None
+    except (LookupError, TypeError, ValueError):  # a hash that is right, of something else
+        return None
 
 
 def _is_whole(file: IO[bytes], size: int) -> bool:
@@ -121,7 +127,7 @@ def _is_whole(file: IO[bytes], size: int) -> bool:
 def get(key: str) -> Entry | None:
     """The entry of that key, or None if it is absent, unreadable or damaged."""
     try:
-        with entry_path(key).open("rb") as file:
+        with open(trust.open_file(entry_path(key)), "rb") as file:
             return load(file)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         return None

@@ -22,7 +22,7 @@ def fetched(name: str, url: str, sha256: Mapping[str, str]) -> Iterator[dict[str
     """
     with tempfile.TemporaryDirectory() as aside:
         try:
-            files = _fetch(places.cache() / "text" / name, name, url, sha256)
+            files = _fetch(places.made(places.cache() / "text" / name), name, url, sha256)
         except NoisinError:
             raise
         except (OSError, RuntimeError):

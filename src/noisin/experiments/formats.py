@@ -17,6 +17,8 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from noisin.wording import printable
+
 LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -50,10 +52,10 @@ class Sheet:
 def one_line(words: str) -> str:
     r"""Text without what would break a line or steer a terminal.
 
-    >>> one_line("a\nb\x1b[31m")
-    'a b�[31m'
+    >>> print(one_line("a\nb\x1b[31m"))
+    a b\x1b[31m
     """
-    return "".join(c if c.isprintable() else "�" for c in " ".join(words.split()))
+    return printable(" ".join(words.split()))
 
 
 def text(sheet: Sheet) -> str:

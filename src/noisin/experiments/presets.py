@@ -25,6 +25,7 @@ from noisin.data.text import Text
 from noisin.errors import InvalidValue
 from noisin.experiments import recipes
 from noisin.training.config import RunConfig
+from noisin.wording import shown
 
 FOLDER = Path(__file__).parent / "presets"
 MAIN_JOB = "compare"
@@ -84,7 +85,7 @@ def read(name: str) -> Preset:
         return _read(FOLDER / f"{name}.toml")
     if name.endswith(".toml") or os.path.lexists(name):
         return _read(Path(name))
-    raise InvalidValue(f"There is no preset or TOML file {name!r:.60}. {_hint(name)}")
+    raise InvalidValue(f"There is no preset or TOML file {shown(name, 60)}. {_hint(name)}")
 
 
 def _files() -> list[str]:
@@ -103,7 +104,7 @@ def _read(path: Path) -> Preset:
     if base is not None:
         if base not in names():
             raise InvalidValue(
-                f"{path}: base must be a preset, got {base!r:.60}. {_hint(str(base))}"
+                f"{path}: base must be a preset, got {shown(base, 60)}. {_hint(str(base))}"
             )
         below = read(base)
         settings, variants = merge(below.settings, settings), variants or below.variants
@@ -152,5 +153,5 @@ def _check_variants(path: Path, variants: Any) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
             raise InvalidValue(
                 f"{path}: a run of [compare] is named by letters, digits, '.', '-' and '_', for "
-                f"it becomes a folder; got {name!r:.60}."
+                f"it becomes a folder; got {shown(name, 60)}."
             )

@@ -35,8 +35,8 @@ class _Layer(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled recurrences, or None where there is no working compiler."""
-    path = build.compiled()
-    return None if path is None else _typed(ctypes.CDLL(str(path)))
+    loaded = build.load()
+    return None if loaded is None else _typed(loaded)
 
 
 def load(path: Path) -> None:

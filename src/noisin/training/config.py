@@ -27,6 +27,7 @@ from pydantic import Field, ValidationError, model_validator
 from noisin import parameters
 from noisin.errors import InvalidValue
 from noisin.training.section import InvalidConfig, Number, Section, Whole, problems
+from noisin.wording import shown
 
 FamilyName = Literal[
     "gaussian", "bernoulli", "gamma", "gumbel", "laplace", "logistic", "beta", "chi-square"
@@ -363,7 +364,7 @@ def _read(path: str | Path, parse: Any) -> dict[str, Any]:
     except RecursionError:
         raise InvalidValue(f"config: {path} is nested too deeply.") from None
     if not isinstance(values, dict):
-        raise InvalidValue(f"config: {path} must hold settings by name, got {values!r:.60}.")
+        raise InvalidValue(f"config: {path} must hold settings by name, got {shown(values, 60)}.")
     return values
 
 

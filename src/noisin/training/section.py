@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from noisin.errors import InvalidValue
+from noisin.wording import NOT_TEXT, shown
 
 Problem = tuple[str, str]  # the dotted name of a setting, and what is wrong with it
 
@@ -30,17 +31,17 @@ class InvalidConfig(InvalidValue):
 def _whole(value: object) -> object:
     """An int, or text that is one; neither true, nor 6.0, nor '1_000'."""
     if isinstance(value, bool | float):
-        raise ValueError(f"must be a whole number, got {value!r:.40}.")
+        raise ValueError(f"must be a whole number, got {shown(value, 60)}.")
     if isinstance(value, str):
         if not re.fullmatch(r"[+-]?[0-9]{1,30}", value):
-            raise ValueError(f"must be a whole number, got {value!r:.40}.")
+            raise ValueError(f"must be a whole number, got {shown(value, 60)}.")
         return int(value)
     return value
 
 
 def _number(value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, str) and not _reads_as_number(value)):
-        raise ValueError(f"must be a number, got {value!r:.40}.")
+        raise ValueError(f"must be a number, got {shown(value, 60)}.")
     return value
 
 
@@ -102,21 +103,23 @@ def _in_words(section: type[BaseModel], item: dict[str, Any]) -> str:
     }
     if item["type"] in bounds:
         key, words = bounds[item["type"]]
-        return f"{words.format(ctx[key])}, got {got!r:.40}."
+        return f"{words.format(ctx[key])}, got {shown(got, 60)}."
     if item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(item["loc"][-1]), section.model_fields, n=1)
         known = ", ".join(section.model_fields)
         advice = f"Did you mean {near[0]}?" if near else f"There are: {known}."
         return f"is no setting. {advice}"
     if item["type"] == "literal_error":
-        return f"must be {ctx['expected']}, got {got!r:.40}."
+        return f"must be {ctx['expected']}, got {shown(got, 60)}."
     if item["type"] == "finite_number":
-        return f"must be a finite number, got {got!r:.40}."
+        return f"must be a finite number, got {shown(got, 60)}."
     if item["type"] == "missing":
         return "is missing."
     if item["type"] in {"model_type", "model_attributes_type"}:
-        return f"must be a section of settings, got {got!r:.40}."
+        return f"must be a section of settings, got {shown(got, 60)}."
     if item["type"] in {"bool_type", "bool_parsing"}:
-        return f"must be true or false, got {got!r:.40}."
+        return f"must be true or false, got {shown(got, 60)}."
+    if item["type"] == "string_unicode":
+        return f"must be text, got {shown(got, 60)}. {NOT_TEXT}"
     message = item["msg"].removeprefix("Input should be ").removeprefix("String should have ")
-    return f"must be {message}, got {got!r:.40}."
+    return f"must be {message}, got {shown(got, 60)}."

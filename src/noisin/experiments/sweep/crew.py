@@ -7,13 +7,13 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from noisin import trust
 from noisin.errors import Unavailable, Unsupported
 from noisin.experiments.sweep.ledger import Ledger
 from noisin.experiments.sweep.standing import Standing
@@ -46,7 +46,7 @@ class Member:
         threads = str(job.threads)
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "noisin.experiments.sweep.process"],
+                trust.python("noisin.experiments.sweep.process"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
