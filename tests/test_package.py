@@ -20,8 +20,9 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own floor or below. Modules that are not listed belong to their folder.
 FLOORS = {
     0: [
-        *("errors", "places", "parameters", "layout", "checks", "source", "variates", "centred"),
-        *("family", "noise", "functional", "kernels", "likelihoods", "chunked", "linear"),
+        *("errors", "places", "regular", "parameters", "layout", "checks", "source", "variates"),
+        *("centred", "family", "noise", "functional", "kernels", "likelihoods", "chunked"),
+        "linear",
     ],
     1: ["drawing", "injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
@@ -32,6 +33,7 @@ FLOORS = {
 }
 WITHOUT_TORCH = [
     *("noisin", "noisin.errors", "noisin.places", "noisin.parameters", "noisin.data", "noisin.cli"),
+    *("noisin.regular", "noisin.training.reading", "noisin.training.schemas"),
     *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
     *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
     *("noisin.experiments.sweep", "noisin.experiments.sweep.sweeping"),

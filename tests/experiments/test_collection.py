@@ -24,6 +24,12 @@ def only(folder: Path) -> Run:
     return run
 
 
+def summary(**changes: object) -> str:
+    """The summary of a run as ``write_run`` writes it, with changes to its best epoch."""
+    best = line(2, 70.0) | {"weights": "raw", "test": 66.5} | changes
+    return json.dumps({"epochs": 3, "seconds": 61.0, "best": best})
+
+
 def test_runs_are_found_at_any_depth_and_named_by_their_place(tmp_path: Path) -> None:
     for name in ("b", "a/deep/er", "a/x"):
         write_run(tmp_path / name)
@@ -160,12 +166,17 @@ def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
         ("metrics.jsonl", '{"epoch": 1, "train": NaN}\n', "train must be 0 or more, or null"),
         ("metrics.jsonl", f'{{"epoch": 1, "train": 1{"0" * 400}}}\n', "train must be 0 or more"),
         ("metrics.jsonl", "", "which has 0 epochs"),
-        ("metrics.jsonl", "[" * 100_000 + "\n", "recursion"),
+        ("metrics.jsonl", "[" * 100_000 + "\n", "line 1: it is nested too deeply"),
         ("summary.json", "[]", "must hold a JSON object"),
-        ("summary.json", "{}", "it must tell of the best epoch, got None"),
-        ("summary.json", '{"best": {"epoch": 3, "test": 1}}', "its best epoch is 3, and that of"),
-        ("summary.json", '{"best": {"epoch": 2, "test": "1"}}', "test must be 0 or more, or null"),
+        ("summary.json", "{}", "summary.json is damaged: best is missing. epochs is missing."),
+        ("summary.json", summary(epoch=3), "its best epoch is 3, and that of"),
+        ("summary.json", summary(test="1"), "best.test must be 0 or more, or null, got '1'"),
+        ("summary.json", summary(weights="best"), "best.weights must be 'raw' or 'averaged', got"),
+        ("summary.json", summary()[:-1] + ', "x": ' + "[" * 99 + "]" * 99 + "}", "too deeply"),
         ("environment.json", "{", "environment.json cannot be read"),
+        ("environment.json", '{"data": []}', "data must be a JSON object, got []"),
+        ("environment.json", '{"data": {"sha256": 3}}', "data.sha256 must be a valid string"),
+        ("environment.json", '{"x": "\\ud800"}', "surrogates not allowed"),
     ],
 )
 def test_a_damaged_record_is_listed(tmp_path: Path, name: str, content: str, reason: str) -> None:
@@ -184,7 +195,8 @@ def test_a_damaged_note_is_listed(tmp_path: Path, content: str) -> None:
     write_run(tmp_path / "run", complete=False)
     (tmp_path / "run" / "diverged.json").write_text(content)
     (damaged,) = collect(tmp_path).damaged
-    assert "diverged.json is damaged" in damaged.reason
+    assert "diverged.json" in damaged.reason
+    assert "Or delete diverged.json to continue the run." in damaged.reason
 
 
 def test_files_that_are_not_files(tmp_path: Path) -> None:

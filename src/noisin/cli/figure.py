@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from noisin.cli.arguments import WholeNumber
+from noisin.cli.progress import Display
 from noisin.errors import InvalidValue
 from noisin.experiments import figure1
 from noisin.experiments.collection import collect
@@ -34,7 +35,7 @@ def figure(
     if number != 1:
         raise InvalidValue(f"The paper has one figure, so its number must be 1, got {number}.")
     check_can_draw("figure 1")
-    found = collect(runs)
+    found = collect(runs, note=Display().note)
     for record in found.damaged:
         print(one_line(f"left out: {record.name}: {record.reason}"))
     selection = figure1.select(found, runs)

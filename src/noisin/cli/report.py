@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from noisin.cli.progress import Display
 from noisin.errors import InvalidValue
 from noisin.experiments.collection import collect
 from noisin.training.files import write_atomically
@@ -24,9 +25,9 @@ def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
     path = folder / "report.html" if out is None else out
     if path.suffix not in {".html", ".htm"}:
         raise InvalidValue(f"--out must be a file ending in .html, got {path}.")
-    runs = collect(folder)
+    runs = collect(folder, note=Display().note)
     from noisin.experiments.report import render
 
-    write_atomically(path, render(runs, folder).encode())
+    write_atomically(path, render(runs, folder).encode(errors="replace"))
     damaged = f"; records that cannot be used: {len(runs.damaged)}" if runs.damaged else ""
     print(f"The report is in {path}. Runs: {len(runs)}{damaged}.")

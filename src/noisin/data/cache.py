@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from noisin import places
 from noisin.data.vocab import Vocabulary
 from noisin.errors import NoisinError, Unavailable
+from noisin.regular import open_regular
 
 FORMAT = 1
 ID = np.dtype("<i4")
@@ -102,11 +103,18 @@ def load(file: IO[bytes]) -> Entry | None:
         return None
     file.seek(end)
     length = int.from_bytes(file.read(_COUNT), "little")
+    if length > end:
+        return None
     file.seek(end - length)
-    tail = json.loads(file.read(length))
-    ids = np.memmap(file, ID, mode="r", shape=(sum(tail["lengths"]),))
-    train, valid, test = np.split(ids, np.cumsum(tail["lengths"])[:-1])
-    return Entry(Vocabulary(tuple(tail["words"])), (train, valid, test))
+    try:
+        tail = json.loads(file.read(length))
+        ids = np.memmap(file, ID, mode="r", shape=(sum(tail["lengths"]),))
+        train, valid, test = np.split(ids, np.cumsum(tail["lengths"])[:-1])
+        entry = Entry(Vocabulary(tuple(tail["words"])), (train, valid, test))
+    except (ValueError, LookupError, TypeError, RecursionError):  # whole, and not written by us
+        return None
+    in_range = not len(ids) or (ids.min() >= 0 and ids.max() < len(entry.vocab))
+    return entry if in_range else None
 
 
 def _is_whole(file: IO[bytes], size: int) -> bool:
@@ -121,7 +129,7 @@ def _is_whole(file: IO[bytes], size: int) -> bool:
 def get(key: str) -> Entry | None:
     """The entry of that key, or None if it is absent, unreadable or damaged."""
     try:
-        with entry_path(key).open("rb") as file:
+        with open_regular(entry_path(key)) as file:
             return load(file)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,8 +82,7 @@ class Run:
     def text(self) -> str | None:
         """The sha256 of the text that it has read, if its record tells."""
         known = self.environment.get("data")
-        found = known.get("sha256") if isinstance(known, Mapping) else None
-        return found if isinstance(found, str) else None
+        return None if known is None else str(known["sha256"])
 
     @cached_property
     def point(self) -> str:

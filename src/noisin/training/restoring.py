@@ -14,6 +14,7 @@ from noisin.models import LanguageModel
 from noisin.training.build import build_model
 from noisin.training.checkpoint import Checkpoint, Checkpoints
 from noisin.training.config import RunConfig
+from noisin.training.contents import Pattern
 from noisin.training.device import own_random_stream
 from noisin.training.record import RunRecord
 from noisin.training.run import load_weights
@@ -55,7 +56,10 @@ def restore(
         note: told of a damaged checkpoint that is passed over.
     """
     config, vocab = record.config, record.vocabulary
-    checkpoint = _checkpoint(record, when, note)
+    with own_random_stream(torch.device("cpu")):
+        model = build_model(config, len(vocab))
+    own = dict(model.named_parameters())
+    checkpoint = _checkpoint(record, when, note, Pattern(own))
     if weights is None:
         counted = checkpoint.state["course"]["best_weights"] == "averaged"
         weights = "averaged" if counted and checkpoint.average is not None else "raw"
@@ -65,14 +69,14 @@ def restore(
             f"{record.folder}: has no averaged weights (train.averaging = "
             f"{config.train.averaging!r}). Ask for the raw ones."
         )
-    with own_random_stream(torch.device("cpu")):
-        model = build_model(config, len(vocab))
-    load_weights(dict(model.named_parameters()), saved)
+    load_weights(own, saved)
     return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)
 
 
-def _checkpoint(record: RunRecord, when: When, note: Callable[[str], None]) -> Checkpoint:
-    checkpoints = Checkpoints(record.checkpoints, record.identity)
+def _checkpoint(
+    record: RunRecord, when: When, note: Callable[[str], None], pattern: Pattern
+) -> Checkpoint:
+    checkpoints = Checkpoints(record.checkpoints, record.identity, pattern)
     newest = checkpoints.newest(note)
     if newest is None:
         raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
