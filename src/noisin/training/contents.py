@@ -91,11 +91,11 @@ def _problems(
         yield "its state is not a dict of values by name"
         return
     if found := misfit(state, _State):
-        yield f"its state is damaged: {found}"
+        yield f"its state is damaged: {found.rstrip('.')}"
         return
     for name, value in moment.items():
         if state[name] != value:
-            yield f"its state is of {name} {state[name]}, and its manifest of {value}"
+            yield f"its state is of {name} {state[name]!r:.20}, its manifest of {value!r:.20}"
     yield from _of_course(state["course"], state["epoch"])
     if (state["average"] > 0) != (average is not None):
         yield f"its average is of {state['average']} steps, and its file says otherwise"

@@ -106,6 +106,7 @@ def go_back(
     checkpoints.clean_up()
     newest = checkpoints.newest(note)
     if newest is not None:
+        checkpoints.best(newest)  # which the end of the run needs: refuse now rather than then
         run.load(newest)
         _check_metrics(run, record)
         checkpoints.set_aside(newer_than=newest.manifest.number)

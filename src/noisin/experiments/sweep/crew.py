@@ -181,7 +181,7 @@ class Crew:
                 f"sweep: workers die again and again without an epoch coming to its end, the last "
                 f"with exit code {code}. What they said is in {self.log}."
             )
-        at = f" at {member.status['run']}" if member.status else ""
-        self.say(f"a worker died{at} (exit code {code}); the rest goes on.")
         with Turn(self.job.out):
             self.ledger.recover()
+        at = f" at {member.status['run']}" if member.status else ""
+        self.say(f"a worker died{at} (exit code {code}); the rest goes on.")
