@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from noisin.errors import InvalidValue
+from noisin.experiments import searching
 from noisin.experiments.collection import collect
 from noisin.experiments.run import Run
 from tests.experiments.records import line, write_run
@@ -233,6 +234,54 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidValue, match="file is no folder. Name a folder"):
         collect(tmp_path / "file")
+
+
+def test_a_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs may be many; folders without one are a sign of a wrong path."""
+    monkeypatch.setattr(searching, "MOST_FOLDERS", 20)
+    monkeypatch.setattr(searching, "PATIENCE", -1.0)
+    for i in range(30):
+        write_run(tmp_path / "runs" / f"{i}")
+    notes: list[str] = []
+    assert len(collect(tmp_path, note=notes.append)) == 30
+    assert f"searching {tmp_path} for runs, 1 folders so far." in notes
+    for i in range(20):
+        (tmp_path / "others" / f"{i}").mkdir(parents=True)
+    with pytest.raises(InvalidValue, match=r"holds too much to search for runs: stopped in .*/oth"):
+        collect(tmp_path)
+    assert len(collect(tmp_path / "runs")) == 30
+    monkeypatch.setattr(searching, "MOST_NAMES", 100)
+    with pytest.raises(InvalidValue, match=r"Name the folder that the runs are in"):
+        collect(tmp_path / "runs")
+
+
+def test_a_whole_disk_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither all of it, nor what the system shows of itself as files."""
+    monkeypatch.setattr(searching, "MOST_FOLDERS", 200)
+    visited: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: visited.append(str(path)) or scandir(path))
+    with pytest.raises(InvalidValue, match="^/ holds too much to search for runs"):
+        collect("/")
+    assert len(visited) == 201
+    assert not [path for path in visited if path.startswith(("/proc", "/sys", "/dev/"))]
+
+
+def test_folders_in_folders(tmp_path: Path) -> None:
+    """Deeper than Python may call itself."""
+    here = Path.cwd()
+    try:
+        os.chdir(tmp_path)
+        for _ in range(1050):
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    write_run(tmp_path / "run")
+    try:
+        assert [run.name for run in collect(tmp_path)] == ["run"]
+    finally:
+        subprocess.run(["rm", "-r", str(tmp_path / "d")], check=True)  # too deep for shutil
 
 
 def test_it_needs_no_torch(tmp_path: Path) -> None:
