@@ -152,3 +152,44 @@ def test_what_is_not_a_file_is_named(
     said = capsys.readouterr()
     assert f"{name}" in said.out + said.err
     assert f"Expected a regular file, got {kind}" in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "message"),
+    [
+        ("summary.json best = gone", "train", "summary.json is damaged: best is missing"),
+        ("summary.json best.weights = gone", "sweep", "best.weights is missing"),
+        ("metrics.jsonl line 0  = []", "train", "line 1 must be that of epoch 1, got []"),
+        ("metrics.jsonl line 0 valid = gone", "train", "line 1: valid is missing"),
+        ("metrics.jsonl line 0 valid = 'x'", "train", "valid must be 0 or more, or null"),
+        ("environment.json data = []", "evaluate", "data must be a JSON object, got []"),
+        ("vocabulary.json swapped", "generate", "holds other words, or in another order"),
+        ("BEST/weights.safetensors with NaN", "evaluate", "its weights bias are not all finite"),
+        ("BEST/weights.safetensors of float64", "evaluate", "are torch.float64, and the model's"),
+        ("BEST/average.safetensors of int64", "resume", "are torch.int64, and the model's"),
+        ("BEST/state.pt  = []", "generate", "its state is not a dict of values by name"),
+        ("BEST/state.pt course = gone", "evaluate", "its state is damaged: course is missing"),
+        ("BEST/state.pt course.lr = 'x'", "resume", "its course (step size, best epochs, history)"),
+        ("BEST/state.pt sums = None", "resume", "sums must be an instance of Tensor"),
+        ("BEST/state.pt optimizer = {}", "resume", "its optimizer has other settings"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    name: str,
+    command: str,
+    message: str,
+    run: Path,
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Damages that hashes and JSON do not show."""
+    summary = RunRecord(run).summary
+    assert summary is not None
+    best = f"checkpoints/{summary['best']['checkpoint']:06d}"
+    copy = shutil.copytree(run, tmp_path / "runs" / run.name)
+    dict(all_damages(run))[name.replace("BEST", best)](copy)
+    before = snapshot(copy)
+    assert commands(run, text, tmp_path)[command](copy) == 2
+    assert message in capsys.readouterr().err
+    assert snapshot(copy) == before
