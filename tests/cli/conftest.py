@@ -43,12 +43,18 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(text: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with noise, dropout and averaging, complete after two epochs."""
     out = tmp_path_factory.mktemp("runs")
-    arguments = ("--noise.gamma", "0.5", "--model.dropout.output", "0.1", "--train.epochs", "2")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NOISIN_CACHE", str(cache))
-        in_process("train", "ptb-small", "--data.name", str(text), *SMALL, *arguments, *_out(out))
+        in_process("train", *settings(text), *_out(out))
     (folder,) = out.glob("ptb-small-*")
     return folder
+
+
+def settings(text: Path, epochs: int = 2) -> tuple[str, ...]:
+    """The arguments of ``noisin train`` that make the run."""
+    noise = ("--noise.gamma", "0.5", "--model.dropout.output", "0.1")
+    limits = ("--train.epochs", str(epochs), "--train.save_steps", "9")
+    return "ptb-small", "--data.name", str(text), *SMALL, *noise, *limits
 
 
 def _out(folder: Path) -> tuple[str, str]:

@@ -246,6 +246,34 @@ def test_a_database_that_is_none(text: Path, tmp_path: Path, capsys: Any) -> Non
     assert database.read_text() == "nonsense"
 
 
+def test_a_database_that_breaks_while_it_is_used(text: Path, tmp_path: Path) -> None:
+    """One message, and the records stay."""
+    path = write(tmp_path / "mine.toml", text, "[grid]\ntrain.lr = [1.0, 2.0]", epochs=2)
+    out = tmp_path / "out"
+    with started(path, "--out", str(out)) as process:
+        wait_for(lambda: bool(at_work(out)), 60)
+        (out / "mine" / "study.db").write_bytes(b"nonsense" * 9999)
+        said = process.communicate(timeout=120)[1]
+    assert process.returncode == 2, said
+    assert "Traceback" not in said
+    assert "study.db cannot be used: " in said
+    assert "move it away: the runs themselves are in their folders" in said
+    assert [len(run.metrics) for run in collect(out)] == [2]
+
+
+@pytest.mark.parametrize("name", ["study.db", "workers.log", "../.sweep-lock"])
+def test_a_fifo_in_the_folder_of_a_sweep(
+    name: str, text: Path, tmp_path: Path, capsys: Any
+) -> None:
+    path = write(tmp_path / "mine.toml", text, "[grid]\ntrain.lr = [1.0]")
+    fifo = tmp_path / "out" / "mine" / name
+    (tmp_path / "out" / "mine").mkdir(parents=True)
+    os.mkfifo(fifo)
+    assert in_process("sweep", path, "--out", str(tmp_path / "out")) == 2
+    assert "Expected a regular file, got a FIFO" in capsys.readouterr().err
+    assert fifo.is_fifo()
+
+
 def test_without_optuna(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert in_process("sweep", "manual-families") == 2

@@ -72,6 +72,36 @@ def test_damage_is_seen_and_mended(folder: Path, place: Path) -> None:
         assert entry.read_bytes() == whole
 
 
+TAILS: list[Any] = [
+    *([], 3, {}, {"lengths": [9]}, {"lengths": None, "words": ["<eos>"]}),
+    *({"lengths": [-1, 2, 3], "words": ["<eos>"]}, {"lengths": [10**9, 1, 1], "words": ["<eos>"]}),
+    *({"lengths": [1, 1, 1], "words": 7}, {"lengths": [1, 1, 1], "words": ["<eos>"]}),
+    {"lengths": [1, 1], "words": ["a", "b", "<eos>"]},
+]
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_what_nobody_wrote_is_mended(folder: Path, place: Path, tail: Any) -> None:
+    """Whole by its hash, and yet not ids and words: too few words, for instance."""
+    first = load(folder).train.tolist()
+    (entry,) = entries(place)
+    whole = entry.read_bytes()
+    content = np.array([0, 1, 2], dtype=np.int32).tobytes() + json.dumps(tail).encode()
+    content += len(json.dumps(tail)).to_bytes(8, "little")
+    entry.write_bytes(content + hashlib.sha256(content).digest())
+    assert load(folder).train.tolist() == first
+    assert entry.read_bytes() == whole
+
+
+def test_a_fifo_in_its_place(folder: Path, place: Path) -> None:
+    first = load(folder).train.tolist()
+    (entry,) = entries(place)
+    entry.unlink()
+    os.mkfifo(entry)
+    assert load(folder).train.tolist() == first
+    assert entry.is_file()
+
+
 def test_ids_are_mapped_and_cannot_be_changed(folder: Path) -> None:
     corpus = load(folder)
     for split in (corpus.train, corpus.valid, corpus.test):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -190,7 +191,7 @@ def test_a_file_that_grows_while_it_is_split(tmp_path: Path, monkeypatch: Any) -
     """As under a process that writes it; files of /proc say that they hold nothing, and do."""
     path = tmp_path / "log.txt"
     path.write_text("a b\n" * 99)
-    size = os.stat_result([0] * 6 + [10] + [0] * 3)
+    size = os.stat_result([stat.S_IFREG] + [0] * 5 + [10] + [0] * 3)
     monkeypatch.setattr(os, "fstat", lambda _: size)
     with pytest.raises(InvalidData, match="too few lines"):
         load(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from noisin.errors import InvalidValue
+from noisin.experiments import searching
 from noisin.experiments.collection import collect
 from noisin.experiments.run import Run
 from tests.experiments.records import line, write_run
@@ -24,6 +26,12 @@ def only(folder: Path) -> Run:
     assert not runs.damaged
     (run,) = runs
     return run
+
+
+def summary(**changes: object) -> str:
+    """The summary of a run as ``write_run`` writes it, with changes to its best epoch."""
+    best = line(2, 70.0) | {"weights": "raw", "test": 66.5} | changes
+    return json.dumps({"epochs": 3, "seconds": 61.0, "best": best})
 
 
 def test_runs_are_found_at_any_depth_and_named_by_their_place(tmp_path: Path) -> None:
@@ -191,26 +199,18 @@ def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
         ("metrics.jsonl", '{"epoch": 1, "train": NaN}\n', "train must be 0 or more, or null"),
         ("metrics.jsonl", f'{{"epoch": 1, "train": 1{"0" * 400}}}\n', "train must be 0 or more"),
         ("metrics.jsonl", "", "is not one of the 0 in metrics.jsonl"),
-        ("metrics.jsonl", "[" * 100_000 + "\n", "recursion"),
+        ("metrics.jsonl", "[" * 100_000 + "\n", "line 1: it is nested too deeply"),
         ("summary.json", "[]", "must hold a JSON object"),
-        ("summary.json", "{}", "it must tell of the best epoch, got None"),
-        ("summary.json", '{"best": {"test": 1}}', "it must tell whose weights best are"),
-        (
-            "summary.json",
-            '{"best": {"epoch": 4, "test": 1, "weights": "raw"}}',
-            "its best epoch, 4, is not one of the 3",
-        ),
-        (
-            "summary.json",
-            '{"best": {"epoch": 2, "test": 1, "weights": "raw", "valid": 71.0}}',
-            "its best epoch, 2, is not one of the 3",
-        ),
-        (
-            "summary.json",
-            '{"best": {"epoch": 2, "test": "1", "weights": "raw"}}',
-            "test must be 0 or more, or null",
-        ),
+        ("summary.json", "{}", "summary.json is damaged: best is missing. epochs is missing."),
+        ("summary.json", summary(epoch=4), "its best epoch, 4, is not one of the 3"),
+        ("summary.json", summary(valid=71.0), "its best epoch, 2, is not one of the 3"),
+        ("summary.json", summary(test="1"), "best.test must be 0 or more, or null, got '1'"),
+        ("summary.json", summary(weights="best"), "best.weights must be 'raw' or 'averaged', got"),
+        ("summary.json", summary()[:-1] + ', "x": ' + "[" * 99 + "]" * 99 + "}", "too deeply"),
         ("environment.json", "{", "environment.json cannot be read"),
+        ("environment.json", '{"data": []}', "data must be a JSON object, got []"),
+        ("environment.json", '{"data": {"sha256": 3}}', "data.sha256 must be a valid string"),
+        ("environment.json", '{"x": "\\ud800"}', "surrogates not allowed"),
     ],
 )
 def test_a_damaged_record_is_listed(tmp_path: Path, name: str, content: str, reason: str) -> None:
@@ -229,7 +229,8 @@ def test_a_damaged_note_is_listed(tmp_path: Path, content: str) -> None:
     write_run(tmp_path / "run", complete=False)
     (tmp_path / "run" / "diverged.json").write_text(content)
     (damaged,) = collect(tmp_path).damaged
-    assert "diverged.json is damaged" in damaged.reason
+    assert "diverged.json" in damaged.reason
+    assert "Or delete diverged.json to continue the run." in damaged.reason
 
 
 def test_files_that_are_not_files(tmp_path: Path) -> None:
@@ -266,6 +267,49 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidValue, match="file is no folder. Name a folder"):
         collect(tmp_path / "file")
+
+
+def test_a_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs may be many; folders without one are a sign of a wrong path."""
+    monkeypatch.setattr(searching, "MOST_FOLDERS", 20)
+    monkeypatch.setattr(searching, "PATIENCE", -1.0)
+    for i in range(30):
+        write_run(tmp_path / "runs" / f"{i}")
+    notes: list[str] = []
+    assert len(collect(tmp_path, note=notes.append)) == 30
+    assert f"searching {tmp_path} for runs, 1 folders so far." in notes
+    for i in range(20):
+        (tmp_path / "others" / f"{i}").mkdir(parents=True)
+    with pytest.raises(InvalidValue, match=r"holds too much to search for runs: stopped in .*/oth"):
+        collect(tmp_path)
+    assert len(collect(tmp_path / "runs")) == 30
+    monkeypatch.setattr(searching, "MOST_NAMES", 100)
+    with pytest.raises(InvalidValue, match=r"Name the folder that the runs are in"):
+        collect(tmp_path / "runs")
+
+
+def test_a_whole_disk_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither all of it, nor what the system shows of itself as files."""
+    monkeypatch.setattr(searching, "MOST_FOLDERS", 200)
+    visited: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: visited.append(str(path)) or scandir(path))
+    with pytest.raises(InvalidValue, match="^/ holds too much to search for runs"):
+        collect("/")
+    assert len(visited) == 201
+    assert not [path for path in visited if path.startswith(("/proc", "/sys", "/dev/"))]
+
+
+def test_folders_in_folders(tmp_path: Path) -> None:
+    """Deeper than Python may call itself."""
+    (tmp_path / "/".join("d" * 300)).mkdir(parents=True)
+    write_run(tmp_path / "run")
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 200)
+    try:
+        assert [run.name for run in collect(tmp_path)] == ["run"]
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_it_needs_no_torch(tmp_path: Path) -> None:

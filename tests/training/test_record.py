@@ -21,6 +21,7 @@ from noisin.training.files import write_atomically
 from noisin.training.lock import locked
 from noisin.training.progress import Quiet, Status
 from noisin.training.signals import Interrupted, caught
+from tests.experiments.records import line
 
 
 @pytest.fixture
@@ -35,10 +36,12 @@ def test_what_is_written_is_read(record: RunRecord) -> None:
     assert record.summary is None
     assert record.metrics == []
     record.write("config.json", config.to_json())
-    record.write("summary.json", {"best": {"valid": 82.125}, "last": [math.inf, math.nan]})
+    best = line(2, 82.125) | {"weights": "raw", "test": math.inf}
+    summary = {"best": best, "epochs": 3, "seconds": 1.5}
+    record.write("summary.json", summary | {"last": [math.inf, math.nan]})
     assert record.exists
     assert record.config == config
-    assert record.summary == {"best": {"valid": 82.125}, "last": [None, None]}
+    assert record.summary == summary | {"best": best | {"test": None}, "last": [None, None]}
     record.remove_summary()
     record.remove_summary()
     assert record.summary is None
@@ -47,9 +50,10 @@ def test_what_is_written_is_read(record: RunRecord) -> None:
 
 def test_metrics_are_lines_of_json(record: RunRecord) -> None:
     record.make_folder()
-    lines = [{"epoch": 1, "valid": 1 / 3}, {"epoch": 2, "valid": math.inf}]
-    ends = [record.append(line) for line in lines]
-    assert record.metrics == [lines[0], {"epoch": 2, "valid": None}]
+    lines = [line(1, 1 / 3), line(2, 90.0) | {"valid": math.inf}]
+    ends = [record.append(some) for some in lines]
+    assert record.metrics == [lines[0], lines[1] | {"valid": None}]
+    assert record.metrics_until(ends[0]) == lines[:1]
     path = record.folder / "metrics.jsonl"
     assert ends[1] == path.stat().st_size
     with path.open("a") as file:
@@ -62,7 +66,7 @@ def test_metrics_are_lines_of_json(record: RunRecord) -> None:
     record.cut_metrics(0)
     assert record.metrics == []
     with pytest.raises(InvalidValue, match="has 0 bytes and had 7"):
-        record.cut_metrics(7)
+        record.metrics_until(7)
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def signal_at(out: Path, n: int, *numbers: int) -> Callable[[], None]:
     return lambda: at_file_events(out, act)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until something has happened in another process."""
     end = time.monotonic() + seconds
     while not condition():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from noisin.cli.arguments import WholeNumber
 from noisin.cli.consoles import tell
+from noisin.cli.progress import Display
 from noisin.errors import InvalidValue
 from noisin.experiments import figure1
 from noisin.experiments.collection import collect
@@ -35,7 +36,7 @@ def figure(
     if number != 1:
         raise InvalidValue(f"The paper has one figure, so its number must be 1, got {number}.")
     check_can_draw("figure 1")
-    found = collect(runs)
+    found = collect(runs, note=Display().note)
     for record in found.damaged:
         tell(one_line(f"left out: {record.name}: {record.reason}"))
     selection = figure1.select(found, runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from noisin.cli.consoles import tell
+from noisin.cli.progress import Display
 from noisin.errors import InvalidValue
 from noisin.experiments.collection import collect
 from noisin.training.files import write_atomically
@@ -25,7 +26,7 @@ def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
     path = folder / "report.html" if out is None else out
     if path.suffix not in {".html", ".htm"}:
         raise InvalidValue(f"--out must be a file ending in .html, got {path}.")
-    runs = collect(folder)
+    runs = collect(folder, note=Display().note)
     from noisin.experiments.report import render
 
     page = render(runs, folder).encode(errors="backslashreplace")  # of names that are not text

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from noisin.cli.arguments import WholeNumber
 from noisin.cli.consoles import Messages, note, tell
+from noisin.cli.progress import Display
 from noisin.experiments import sheets, tables
 from noisin.experiments.collection import collect
 
@@ -32,7 +33,7 @@ def table(
         How to show it. With csv, what there is to say beside goes to standard error.
     """
     tables.check_number(number)
-    found = collect(runs)
+    found = collect(runs, note=Display().note)
     tell(sheets.show(number, found, format))
     if format == "csv":
         messages = Messages()

@@ -103,16 +103,18 @@ def load(file: IO[bytes]) -> Entry | None:
         return None
     file.seek(end)
     length = int.from_bytes(file.read(_COUNT), "little")
+    if length > end:
+        return None
+    file.seek(end - length)
     try:
-        file.seek(end - length)
         tail = json.loads(file.read(length))
         ids = np.memmap(file, ID, mode="r", shape=(sum(tail["lengths"]),))
         train, valid, test = np.split(ids, np.cumsum(tail["lengths"])[:-1])
-        vocab = Vocabulary(tuple(tail["words"]))
-        known = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(vocab)
-        return Entry(vocab, (train, valid, test)) if known else None
-    except (LookupError, TypeError, ValueError):  # a hash that is right, of something else
+        entry = Entry(Vocabulary(tuple(tail["words"])), (train, valid, test))
+    except (ValueError, LookupError, TypeError, RecursionError):  # whole, and not written by us
         return None
+    in_range = not len(ids) or (ids.min() >= 0 and ids.max() < len(entry.vocab))
+    return entry if in_range else None
 
 
 def _is_whole(file: IO[bytes], size: int) -> bool:

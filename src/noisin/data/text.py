@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from noisin.data.vocab import EOS
 from noisin.errors import InvalidData, Unavailable
+from noisin.regular import NotRegular, open_regular
 
 BLOCK = 2**16
 LONGEST_LINE = 2**20
@@ -40,12 +41,15 @@ class Text:
                 yield block
                 left = None if left is None else left - len(block)
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> IO[bytes]:
         if isinstance(self.content, bytes):
             return io.BytesIO(self.content)
-        if self.content.exists() and not self.content.is_file():
-            raise Unavailable(f"{self.name}: expected a text file, got a folder or a device.")
-        return self.content.open("rb")
+        try:
+            return open_regular(self.content)
+        except (IsADirectoryError, NotRegular):
+            raise Unavailable(
+                f"{self.name}: expected a text file, got a folder or a device."
+            ) from None
 
     def sha256(self) -> str:
         """The hash of the bytes."""

@@ -92,7 +92,7 @@ class Vocabulary:
         """The vocabulary that :meth:`to_json` wrote."""
         try:
             words: Any = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidValue(f"Vocabulary: expected a JSON list of words: {error}.") from None
         if not isinstance(words, list):
             raise InvalidValue(

@@ -9,23 +9,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from noisin.errors import InvalidValue, NoisinError
 from noisin.experiments.run import End, Run
+from noisin.experiments.searching import Search
+from noisin.training import schemas
 from noisin.training.config import RunConfig
-from noisin.training.course import WEIGHTS
+from noisin.training.reading import read_object
 from noisin.training.record import RunRecord
 
 PERPLEXITIES = ("train", "train_clean", "valid", "valid_averaged")
 NUMBERS = (*PERPLEXITIES, "lr", "noise_std", "seconds", "tokens_per_second")
-UNREADABLE = (NoisinError, OSError, RecursionError)  # the last from JSON that is nested too deeply
 
 
 @dataclass(frozen=True)
@@ -45,48 +44,32 @@ class Collection(list[Run]):
         self.damaged = list(damaged)
 
 
-def collect(*folders: str | Path) -> Collection:
-    """All runs in these folders, however deep. Each counts once; none is passed over in silence."""
+def collect(*folders: str | Path, note: Callable[[str], None] = lambda _: None) -> Collection:
+    """All runs in these folders, however deep. Each counts once; none is passed over in silence.
+
+    Args:
+        folders: where to search; one that holds far more than runs is refused.
+        note: told how far a long search is.
+    """
     roots = [Path(folder) for folder in folders]
     for root in roots:
         if not root.is_dir():
             found = "is no folder" if root.exists() else "is not there"
             raise InvalidValue(f"{root} {found}. Name a folder with runs that noisin train made.")
     base = Path(os.path.commonpath([root.resolve() for root in roots])) if roots else Path()
-    collection, seen = Collection(), set[Path]()
+    collection, search = Collection(), Search(note)
     for root in roots:
-        for folder, problem in _search(root, seen):
+        for folder, problem in search.below(root):
             name = _name(folder, base)
             try:
                 if problem is not None:
                     raise InvalidValue(problem)
                 collection.append(_read(name, folder))
-            except UNREADABLE as error:
+            except (NoisinError, OSError) as error:
                 collection.damaged.append(Damaged(name, folder, str(error)))
     collection.sort(key=lambda run: run.name)
     collection.damaged.sort(key=lambda record: record.name)
     return collection
-
-
-def _search(folder: Path, seen: set[Path]) -> Iterator[tuple[Path, str | None]]:
-    """Folders of runs, each with what is wrong with it as a folder. Links may go in circles."""
-    if folder.resolve() in seen:
-        return
-    seen.add(folder.resolve())
-    try:
-        inside = sorted(folder.iterdir())
-        below = [path for path in inside if path.is_dir()]
-    except OSError as error:
-        yield folder, f"{folder} cannot be read: {error.strerror}."
-        return
-    names = {path.name for path in inside}
-    if "config.json" in names:
-        yield folder, None
-        below = [path for path in below if path.name != "checkpoints"]
-    elif "metrics.jsonl" in names:
-        yield folder, f"{folder} has metrics.jsonl and no config.json. Put that back."
-    for path in below:
-        yield from _search(path, seen)
 
 
 def _name(folder: Path, base: Path) -> str:
@@ -101,27 +84,16 @@ def _read(name: str, folder: Path) -> Run:
     """A run whose record makes sense. The summary is read first: it is written last."""
     record = RunRecord(folder)
     summary, config = record.summary, record.config
-    metrics = [_line(folder, i, line) for i, line in enumerate(record.metrics)]
+    metrics = [line | {name: _float(line.get(name)) for name in NUMBERS} for line in record.metrics]
     if summary is not None:
         _check_summary(folder, summary, metrics)
     end = (None, "") if summary is not None else _end(folder, config)
     return Run(name, folder, config, record.environment, metrics, summary, *end)
 
 
-def _line(folder: Path, i: int, line: object) -> dict[str, Any]:
-    place = f"{folder / 'metrics.jsonl'} is damaged: line {i + 1}"
-    if not isinstance(line, Mapping) or line.get("epoch") != i + 1:
-        raise InvalidValue(f"{place} must be that of epoch {i + 1}, got {line!r:.60}.")
-    return dict(line) | {name: _number(place, name, line.get(name)) for name in NUMBERS}
-
-
-def _number(place: str, name: str, value: object) -> float | None:
-    if value is None:
-        return None
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    if known and 0 <= value <= sys.float_info.max:  # type: ignore[operator]
-        return float(value)  # type: ignore[arg-type]
-    raise InvalidValue(f"{place}: {name} must be 0 or more, or null, got {value!r:.60}.")
+def _float(value: float | None) -> float | None:
+    """JSON may have a whole number there."""
+    return None if value is None else float(value)
 
 
 def _check_summary(folder: Path, summary: Mapping[str, Any], metrics: list[dict[str, Any]]) -> None:
@@ -129,23 +101,16 @@ def _check_summary(folder: Path, summary: Mapping[str, Any], metrics: list[dict[
     place = f"{folder / 'summary.json'} is damaged"
     for name in ("best", "raw", "averaged"):
         best = summary.get(name)
-        if best is None and name != "best":
-            continue
-        if not isinstance(best, Mapping) or "test" not in best:
-            raise InvalidValue(f"{place}: it must tell of the best epoch, got {best!r:.60}.")
-        if best.get("weights") not in WEIGHTS:
-            raise InvalidValue(f"{place}: it must tell whose weights {name} are, got {best!r:.60}.")
-        for number in ("test", "train_clean"):
-            _number(place, number, best.get(number))
-        _check_epoch(place, best, metrics)
+        if best is not None:
+            _check_epoch(place, best, metrics)
 
 
 def _check_epoch(place: str, best: Mapping[str, Any], metrics: list[dict[str, Any]]) -> None:
-    epoch = best.get("epoch")
+    epoch = best["epoch"]
     lines = [line for line in metrics if line["epoch"] == epoch]
-    if not lines or any(lines[0][name] != best.get(name) for name in ("valid", "valid_averaged")):
+    if not lines or any(lines[0][name] != best[name] for name in ("valid", "valid_averaged")):
         raise InvalidValue(
-            f"{place}: its best epoch, {epoch!r:.20}, is not one of the {len(metrics)} in "
+            f"{place}: its best epoch, {epoch}, is not one of the {len(metrics)} in "
             f"metrics.jsonl. Put both files back, or run it again."
         )
 
@@ -155,11 +120,9 @@ def _end(folder: Path, config: RunConfig) -> tuple[End | None, str]:
     for end in get_args(End):
         path = folder / f"{end}.json"
         try:
-            note = json.loads(path.read_bytes())
-            if note["config"] == config.hash():
-                return end, str(note["message"])
-        except FileNotFoundError:
-            continue
-        except (ValueError, TypeError, LookupError):
-            raise InvalidValue(f"{path} is damaged. Delete it to let the run go on.") from None
+            note = read_object(path, schemas.Note)
+        except InvalidValue as error:
+            raise InvalidValue(f"{error} Or delete {path.name} to continue the run.") from None
+        if note is not None and note["config"] == config.hash():
+            return end, str(note["message"])
     return None, ""

@@ -70,24 +70,27 @@ def rows(records: Iterable[RunRecord]) -> list[Row]:
 
 def best_row(record: RunRecord) -> Row:
     """The row of a complete run that counts."""
-    return next(row for row in _rows(record) if row.counts)
+    summary = _summary(record)
+    return _row(record, summary, summary["best"])
 
 
 def _rows(record: RunRecord) -> list[Row]:
-    summary: dict[str, Any] | None = record.summary
+    summary = _summary(record)
+    # The summaries of noisin 0.1 have the best weights only.
+    bests = [summary[name] for name in WEIGHTS if summary.get(name)] or [summary["best"]]
+    return [_row(record, summary, best) for best in bests]
+
+
+def _summary(record: RunRecord) -> Mapping[str, Any]:
+    summary = record.summary
     if summary is None:
         raise InvalidValue(
             f"{record.folder} is not complete. Run the same command again to continue it."
         )
-    counted = summary["best"]["weights"]
-    # The summaries of noisin 0.1 have the best weights only.
-    bests = [summary[name] for name in WEIGHTS if summary.get(name)] or [summary["best"]]
-    return [_row(record, summary, best, counted) for best in bests]
+    return summary
 
 
-def _row(
-    record: RunRecord, summary: Mapping[str, Any], best: Mapping[str, Any], counted: Weights
-) -> Row:
+def _row(record: RunRecord, summary: Mapping[str, Any], best: Mapping[str, Any]) -> Row:
     return Row(
         run=record.folder.name,
         train=best["train_clean"],
@@ -97,7 +100,7 @@ def _row(
         epochs=summary["epochs"],
         seconds=summary["seconds"],
         weights=best["weights"],
-        counts=best["weights"] == counted,
+        counts=best["weights"] == summary["best"]["weights"],
     )
 
 

@@ -51,7 +51,9 @@ def learning_curves(records: Sequence[RunRecord], *paths: Path) -> None:
     axes.grid(alpha=0.3, which="both")
     axes.legend(frameon=False)
     for path in paths:
-        figure.savefig(path, dpi=150)
+        content = io.BytesIO()
+        figure.savefig(content, format=path.suffix[1:], dpi=150)
+        write_atomically(path, content.getvalue())
 
 
 def _draw(axes: Any, record: RunRecord, colour: str) -> None:

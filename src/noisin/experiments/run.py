@@ -104,8 +104,7 @@ class Run:
     def text(self) -> str | None:
         """The sha256 of the text that it has read, if its record tells."""
         known = self.environment.get("data")
-        found = known.get("sha256") if isinstance(known, Mapping) else None
-        return found if isinstance(found, str) else None
+        return None if known is None else str(known["sha256"])
 
     @cached_property
     def point(self) -> str:

@@ -28,11 +28,15 @@ from typing import Any, Self
 
 import safetensors.torch
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from noisin.errors import InvalidValue
+from noisin.regular import read_regular
+from noisin.training.contents import Pattern, problem
 from noisin.training.course import Weights as Kind
 from noisin.training.files import sha256, sync_folder, write_synced, writing
+from noisin.training.reading import LARGEST_FILE, parse_json
 
 FORMAT = 2
 MANIFEST, WEIGHTS, AVERAGE, STATE = (
@@ -74,7 +78,7 @@ class Manifest:
     def from_json(cls, content: bytes) -> Self:
         """Read one back, or say what is wrong with it."""
         try:
-            body = json.loads(content)
+            body = parse_json(content)
             own_hash = body.pop("sha256")
             if own_hash != _hash_of(body):
                 raise Damaged("its manifest does not match its own hash")
@@ -83,8 +87,9 @@ class Manifest:
                 body |= {"best": best, "format": FORMAT}
             if body["format"] != FORMAT:
                 raise Damaged(f"it has format {body['format']}, and this noisin knows {FORMAT}")
-            return cls(**body)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            cls(**body)  # neither more nor less than its fields
+            return TypeAdapter(cls).validate_python(body)
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise Damaged("its manifest cannot be understood") from None
 
 
@@ -99,11 +104,20 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one run, in a folder."""
+    """The checkpoints of one run, in a folder.
 
-    def __init__(self, folder: Path, run: Mapping[str, str]) -> None:
+    Args:
+        folder: where they are.
+        run: whose they are, as in a manifest.
+        pattern: what they must be like to be loaded, beside having the hashes of their manifests.
+    """
+
+    def __init__(
+        self, folder: Path, run: Mapping[str, str], pattern: Pattern | None = None
+    ) -> None:
         self.folder = folder
         self.run = run
+        self.pattern = pattern
 
     def numbers(self) -> list[int]:
         """The checkpoints there are, good or not, oldest first."""
@@ -138,12 +152,22 @@ class Checkpoints:
             if name not in contents:
                 raise Damaged(f"it has no {name}")
         average = contents.get(AVERAGE)
-        return Checkpoint(
+        checkpoint = Checkpoint(
             manifest,
             safetensors.torch.load(contents[WEIGHTS]),
             None if average is None else safetensors.torch.load(average),
             torch.load(io.BytesIO(contents[STATE]), map_location="cpu", weights_only=True),
         )
+        self._check(checkpoint)
+        return checkpoint
+
+    def _check(self, checkpoint: Checkpoint) -> None:
+        manifest, saved = checkpoint.manifest, (checkpoint.weights, checkpoint.average)
+        if self.pattern is not None:
+            moment = {"step": manifest.step, "epoch": manifest.epoch}
+            found = problem(self.pattern, *saved, checkpoint.state, moment)
+            if found:
+                raise Damaged(found)
 
     def newest(self, note: Callable[[str], None]) -> Checkpoint | None:
         """The newest good one, or None where none was ever saved. Passing over another is noted."""
@@ -183,7 +207,7 @@ class Checkpoints:
     def _manifest(self, number: int) -> Manifest:
         path = self.path(number) / MANIFEST
         try:
-            manifest = Manifest.from_json(path.read_bytes())
+            manifest = Manifest.from_json(read_regular(path, LARGEST_FILE))
         except OSError as error:
             raise Damaged(f"its manifest cannot be read ({error.strerror})") from None
         if manifest.number != number:
@@ -194,7 +218,7 @@ class Checkpoints:
         if name not in (WEIGHTS, AVERAGE, STATE):
             raise Damaged(f"it lists a file {name!r}, which is none of ours")
         try:
-            content = (self.path(number) / name).read_bytes()
+            content = read_regular(self.path(number) / name)
         except OSError as error:
             raise Damaged(f"its {name} cannot be read ({error.strerror})") from None
         if sha256(content) != expected:

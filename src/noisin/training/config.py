@@ -26,6 +26,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from noisin import parameters
 from noisin.errors import InvalidValue
+from noisin.regular import read_regular
+from noisin.training.reading import LARGEST_FILE, parse_json
 from noisin.training.section import InvalidConfig, Number, Section, Whole, problems
 from noisin.wording import shown
 
@@ -305,7 +307,7 @@ class RunConfig(Section):
     @classmethod
     def from_json(cls, path: str | Path) -> Self:
         """Read back what :meth:`to_json` has written to a file."""
-        return cls.parse(_read(path, json.loads), str(path))
+        return cls.parse(_read(path, parse_json), str(path))
 
     def to_json(self) -> str:
         """All settings, as JSON."""
@@ -356,7 +358,7 @@ def explain(error: ValidationError) -> InvalidConfig:
 
 def _read(path: str | Path, parse: Any) -> dict[str, Any]:
     try:
-        values = parse(Path(path).read_text(encoding="utf-8"))
+        values = parse(read_regular(path, LARGEST_FILE).decode())
     except OSError as error:
         raise InvalidValue(f"config: cannot read {path}: {error.strerror}.") from None
     except ValueError as error:  # of either format, and of text that is not UTF-8

@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from noisin.errors import Unavailable
+from noisin.regular import open_regular
 
 _NO_SUCH_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
+_NO_SUCH_PLACE |= {errno.ENXIO}  # a FIFO or a device is there
 
 
 @contextlib.contextmanager
@@ -37,7 +39,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def write_synced(path: Path, content: bytes) -> None:
     """Write a new file and wait until it is on the disk."""
-    with path.open("wb") as file:
+    with open_regular(path, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

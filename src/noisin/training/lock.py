@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from noisin.errors import Unsupported
+from noisin.regular import open_regular
 from noisin.training.files import writing
 
 NAME = ".lock"
@@ -25,7 +26,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     path = folder / NAME
     with writing(path):
-        file = path.open("a+", encoding="utf-8")
+        file = open_regular(path, "a+b")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,13 +37,13 @@ def locked(folder: Path) -> Iterator[None]:
                     f"local disk."
                 ) from error
             file.seek(0)
-            holder = file.read(20).strip() or "unknown"
+            holder = file.read(20).decode("ascii", "replace").strip() or "unknown"
             raise Busy(
                 f"training: another process (number {holder}) is at work in {folder}. Wait until "
                 f"it ends, or choose another folder."
             ) from None
         with writing(path):
             file.truncate(0)
-            file.write(f"{os.getpid()}\n")
+            file.write(f"{os.getpid()}\n".encode())
             file.flush()
         yield

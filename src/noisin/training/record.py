@@ -25,9 +25,11 @@ from typing import Any
 
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
-from noisin.training import lock
+from noisin.regular import open_regular, read_regular
+from noisin.training import lock, schemas
 from noisin.training.config import RunConfig
 from noisin.training.files import write_atomically, writing
+from noisin.training.reading import LARGEST_FILE, misfit, parse_json, read_object
 
 TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what two equal runs differ in
 
@@ -64,7 +66,7 @@ class RunRecord:
     @property
     def environment(self) -> dict[str, Any]:
         """What the run was made on and with."""
-        return self._read("environment.json") or {}
+        return read_object(self.folder / "environment.json", schemas.Environment) or {}
 
     @property
     def threads(self) -> int:
@@ -95,31 +97,68 @@ class RunRecord:
         """The words of the model."""
         path = self.folder / "vocabulary.json"
         try:
-            return Vocabulary.from_json(path.read_text(encoding="utf-8"))
+            found = Vocabulary.from_json(read_regular(path, LARGEST_FILE).decode())
+            sha256 = found.sha256
         except OSError as error:
             raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
         except ValueError as error:
             raise InvalidValue(f"{path}: is damaged: {error}") from None
+        if sha256 != self.identity["vocabulary"]:
+            raise InvalidValue(
+                f"{path}: holds other words, or in another order, than the model was trained "
+                f"with: its sha256 is {sha256}, and environment.json has "
+                f"{self.identity['vocabulary']}. Put the right file back."
+            )
+        return found
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """How the run ended, or None while it is not complete."""
-        return self._read("summary.json")
+        return read_object(self.folder / "summary.json", schemas.Summary)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """One dict per epoch. A last line that was cut off in writing does not count."""
+        return self._lines(self._metrics_content())
+
+    def metrics_until(self, offset: int) -> list[dict[str, Any]]:
+        """The lines that ``metrics.jsonl`` had when it ended at ``offset``."""
+        content = self._metrics_content()
+        if len(content) < offset:
+            raise InvalidValue(
+                f"training: {self.folder / 'metrics.jsonl'} has {len(content)} bytes and had "
+                f"{offset} when the checkpoint was made. Put the whole file back, or start anew in "
+                f"another folder."
+            )
+        return self._lines(content[:offset])
+
+    def _metrics_content(self) -> bytes:
+        path = self.folder / "metrics.jsonl"
         try:
-            content = (self.folder / "metrics.jsonl").read_bytes()
+            return read_regular(path, LARGEST_FILE)
         except FileNotFoundError:
-            return []
+            return b""
+        except OSError as error:
+            raise InvalidValue(f"{path} cannot be read: {error.strerror}.") from None
+
+    def _lines(self, content: bytes) -> list[dict[str, Any]]:
         lines = content.splitlines(keepends=True)
         if lines and not lines[-1].endswith(b"\n"):
             lines.pop()
+        return [self._line(i + 1, line) for i, line in enumerate(lines)]
+
+    def _line(self, epoch: int, line: bytes) -> dict[str, Any]:
+        place = f"{self.folder / 'metrics.jsonl'} is damaged: line {epoch}"
         try:
-            return [json.loads(line) for line in lines]
+            found = parse_json(line)
         except ValueError as error:
-            raise InvalidValue(f"{self.folder / 'metrics.jsonl'} is damaged: {error}.") from None
+            raise InvalidValue(f"{place}: {error}. Put the whole file back.") from None
+        if not isinstance(found, dict) or found.get("epoch") != epoch:
+            raise InvalidValue(f"{place} must be that of epoch {epoch}, got {found!r:.60}.")
+        problem = misfit(found, schemas.Line)
+        if problem:
+            raise InvalidValue(f"{place}: {problem} Put the whole file back.")
+        return found
 
     # Writing, which is the trainer's
 
@@ -134,6 +173,11 @@ class RunRecord:
                 f"that is new or empty."
             )
 
+    def make_checkpoints(self) -> None:
+        """Make the folder of the checkpoints. Where it is missing, they were deleted."""
+        with writing(self.checkpoints):
+            self.checkpoints.mkdir(exist_ok=True)
+
     def write(self, name: str, content: str | Mapping[str, Any]) -> None:
         """Write one of the files, in one piece."""
         text = content if isinstance(content, str) else json.dumps(finite(content), indent=2)
@@ -147,7 +191,7 @@ class RunRecord:
     def append(self, metrics: Mapping[str, Any]) -> int:
         """Add a line to ``metrics.jsonl``; return where it ends."""
         path = self.folder / "metrics.jsonl"
-        with writing(path), path.open("ab") as file:
+        with writing(path), open_regular(path, "ab") as file:
             file.write((json.dumps(finite(metrics), allow_nan=False) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
@@ -156,31 +200,9 @@ class RunRecord:
     def cut_metrics(self, offset: int) -> None:
         """Drop what ``metrics.jsonl`` has beyond ``offset``: it will be written again."""
         path = self.folder / "metrics.jsonl"
-        with writing(path), path.open("ab") as file:
-            size = file.tell()
-            if size < offset:
-                raise InvalidValue(
-                    f"training: {path} has {size} bytes and had {offset} when the checkpoint was "
-                    f"made. Put the whole file back, or start anew in another folder."
-                )
+        with writing(path), open_regular(path, "ab") as file:
             file.truncate(offset)
             os.fsync(file.fileno())
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        path = self.folder / name
-        try:
-            content = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise InvalidValue(f"{path} cannot be read: {error.strerror}.") from None
-        except ValueError as error:
-            raise InvalidValue(
-                f"{path} cannot be read: it is damaged ({error}). Put the whole file back."
-            ) from None
-        if not isinstance(content, dict):
-            raise InvalidValue(f"{path} must hold a JSON object, got {content!r:.40}.")
-        return content
 
 
 def _is_ours(name: str) -> bool:

@@ -14,6 +14,7 @@ from noisin.models import LanguageModel
 from noisin.training.build import build_model
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
+from noisin.training.contents import Pattern
 from noisin.training.course import Course, Weights
 from noisin.training.device import own_random_stream
 from noisin.training.record import RunRecord
@@ -56,7 +57,10 @@ def restore(
         note: told of a damaged checkpoint that is passed over.
     """
     config, vocab = record.config, record.vocabulary
-    checkpoints = Checkpoints(record.checkpoints, record.identity)
+    with own_random_stream(torch.device("cpu")):
+        model = build_model(config, len(vocab))
+    own = dict(model.named_parameters())
+    checkpoints = Checkpoints(record.checkpoints, record.identity, Pattern(own))
     checkpoint = checkpoints.newest(note)
     if checkpoint is None:
         raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
@@ -70,7 +74,5 @@ def restore(
             f"{record.folder}: has no averaged weights (train.averaging = "
             f"{config.train.averaging!r}). Ask for the raw ones."
         )
-    with own_random_stream(torch.device("cpu")):
-        model = build_model(config, len(vocab))
-    load_weights(dict(model.named_parameters()), saved)
+    load_weights(own, saved)
     return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)

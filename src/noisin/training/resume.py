@@ -29,8 +29,8 @@ def identity(config: RunConfig, corpus: Corpus) -> dict[str, str]:
 
 
 def is_new(record: RunRecord) -> bool:
-    """Whether nothing has been saved that another run could spoil."""
-    return not (record.exists and record.checkpoints.is_dir())
+    """Whether there is no run in the folder yet: its settings are written when it begins."""
+    return not record.exists
 
 
 def threads_to_use(record: RunRecord, config: RunConfig, num_words: int) -> int:
@@ -49,8 +49,13 @@ def threads_to_use(record: RunRecord, config: RunConfig, num_words: int) -> int:
 
 
 def refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None:
-    """See that the run in the folder, if there is one, is this one."""
+    """See that the run in the folder, if there is one, is this one and can be continued."""
     if is_new(record):
+        if record.metrics:
+            raise InvalidValue(
+                f"training: {record.folder} has metrics.jsonl of a run and no config.json. Put "
+                f"that back, or choose another folder."
+            )
         return
     before, now = record.identity, identity(config, corpus)
     if before["config"] != now["config"]:
@@ -66,6 +71,28 @@ def refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None
                 f"{before[name]}, and that of {corpus.name!r} is {now[name]}. Use the same to go "
                 f"on with it, or another folder."
             )
+    refuse_without_checkpoints(record, config)
+
+
+def refuse_without_checkpoints(record: RunRecord, config: RunConfig) -> None:
+    """See that to start from the beginning would not replace what the folder holds.
+
+    A process that is killed before it has saved leaves the folder of the checkpoints empty, and at
+    most the line of the first epoch, which will be the same again.
+    """
+    if is_complete(record, config) or Checkpoints(record.checkpoints, {}).numbers():
+        return
+    epochs = len(record.metrics)
+    if record.summary is not None:
+        raise InvalidValue(
+            f"training: {record.folder} holds a complete run without its checkpoints, so it cannot "
+            f"be continued to other limits. Put them back, or choose another folder."
+        )
+    if epochs > 1 or (epochs and not record.checkpoints.is_dir()):
+        raise InvalidValue(
+            f"training: {record.folder} holds a run of {epochs} epochs without its checkpoints, so "
+            f"it cannot be continued. Put them back, or choose another folder to start again."
+        )
 
 
 def is_complete(record: RunRecord, config: RunConfig) -> bool:
@@ -73,13 +100,29 @@ def is_complete(record: RunRecord, config: RunConfig) -> bool:
     return record.summary is not None and record.config.hash() == config.hash()
 
 
-def go_back(run: Run, checkpoints: Checkpoints, note: Callable[[str], None]) -> None:
+def go_back(
+    run: Run, checkpoints: Checkpoints, record: RunRecord, note: Callable[[str], None]
+) -> None:
     """Put a new run where the newest good checkpoint was made, if there is one."""
     checkpoints.clean_up()
     newest = checkpoints.newest(note)
     if newest is not None:
+        for weights in newest.manifest.best:  # the end of the run needs them: refuse now
+            checkpoints.best(newest, weights)
         run.load(newest)
+        _check_metrics(run, record)
         checkpoints.set_aside(newer_than=newest.manifest.number)
+
+
+def _check_metrics(run: Run, record: RunRecord) -> None:
+    """See that the epochs before the checkpoint are there, which the summary will need."""
+    epochs = len(record.metrics_until(run.offset))
+    if epochs != run.epoch:
+        raise InvalidValue(
+            f"training: {record.folder / 'metrics.jsonl'} has {epochs} epochs up to where the "
+            f"checkpoint was made, and that was after {run.epoch}. Put the whole file back, or "
+            f"start anew in another folder."
+        )
 
 
 def write_record(record: RunRecord, config: RunConfig, corpus: Corpus, run: Run) -> None:
@@ -96,6 +139,7 @@ def write_record(record: RunRecord, config: RunConfig, corpus: Corpus, run: Run)
             record.write("environment.json", {**before, "resumed": resumed})
     record.cut_metrics(run.offset)  # the rest will be written again
     record.remove_summary()
+    record.make_checkpoints()
     record.write("config.json", config.to_json())  # the last: from now on this is a run
 
 

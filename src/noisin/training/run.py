@@ -10,11 +10,13 @@ from torch import Tensor
 
 from noisin.data import Window
 from noisin.errors import Unsupported
+from noisin.injection import as_training
 from noisin.models import detach
 from noisin.training.averaging import Average
 from noisin.training.build import build_model, build_optimizer
 from noisin.training.checkpoint import Checkpoint, Weights
 from noisin.training.config import RunConfig
+from noisin.training.contents import Pattern
 from noisin.training.course import Course
 from noisin.training.course import Weights as Kind
 from noisin.training.device import random_state, rewind
@@ -122,6 +124,14 @@ class Run:
             "course": self.course.state_dict(),
             "generators": random_state(self.device),
         }
+
+    def pattern(self) -> Pattern:
+        """What a checkpoint of this run must be like."""
+        columns = self.config.train.batch_size * self.config.train.K
+        x = torch.zeros(1, columns, dtype=torch.int64, device=self.device)
+        with torch.no_grad(), as_training(self.model, on=False):
+            _, carried = self.model.encode(x)
+        return Pattern(self.weights(), self.optimizer.state_dict(), carried)
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Go back, or forth, to the moment of a checkpoint."""

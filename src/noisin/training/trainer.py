@@ -121,9 +121,9 @@ class Trainer:
         run = Run(self.config, len(corpus.vocab), device)
         self.workers.split(run.model, train.batch_size)
         identity = resume.identity(self.config, corpus)
-        self.checkpoints = Checkpoints(self.record.checkpoints, identity)
+        self.checkpoints = Checkpoints(self.record.checkpoints, identity, run.pattern())
         with self.workers.main_first():
-            resume.go_back(run, self.checkpoints, self.progress.note)
+            resume.go_back(run, self.checkpoints, self.record, self.progress.note)
         if run.step != (furthest := self.workers.agree(run.step)):
             raise Unsupported(
                 f"training: this process would go on from step {run.step} of {self.record.folder}, "

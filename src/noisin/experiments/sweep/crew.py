@@ -19,6 +19,8 @@ from noisin.experiments.sweep.ledger import Ledger
 from noisin.experiments.sweep.standing import Standing
 from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job
+from noisin.regular import open_regular
+from noisin.training.files import writing
 from noisin.training.signals import Flag
 
 Answer = dict[str, Any]  # as a worker sends it
@@ -44,7 +46,9 @@ class Member:
         self.status: Answer = {}
         self._heard = heard
         threads = str(job.threads)
-        with log.open("ab") as file:
+        with writing(log):
+            file = open_regular(log, "ab")
+        with file:
             self.process = subprocess.Popen(
                 trust.python("noisin.experiments.sweep.process"),
                 stdin=subprocess.PIPE,
@@ -177,7 +181,7 @@ class Crew:
                 f"sweep: workers die again and again without an epoch coming to its end, the last "
                 f"with exit code {code}. What they said is in {self.log}."
             )
-        at = f" at {member.status['run']}" if member.status else ""
-        self.say(f"a worker died{at} (exit code {code}); the rest goes on.")
         with Turn(self.job.out):
             self.ledger.recover()
+        at = f" at {member.status['run']}" if member.status else ""
+        self.say(f"a worker died{at} (exit code {code}); the rest goes on.")

@@ -12,7 +12,8 @@ import re
 import socket
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,6 +29,7 @@ from noisin.experiments.sweep.halving import Halving
 from noisin.experiments.sweep.outcome import DIGITS, Outcome, all_folders, outcome
 from noisin.experiments.sweep.space import Distribution, Search, is_whole
 from noisin.experiments.sweep.standing import Standing
+from noisin.regular import open_regular
 
 HEARTBEAT, GRACE = 10, 60  # seconds: for workers on other machines, whose processes we cannot see
 TASK, WORKER, REFUSED = "task", "worker", "refused"  # what a trial is labelled with
@@ -45,6 +47,7 @@ class Ledger:
 
     def __init__(self, sweep: Sweep, out: Path, storage: str, session: str) -> None:
         self.sweep, self.out, self.session = sweep, out, session
+        self.storage = storage
         self.study = _open(sweep, storage)
         self._over: dict[int, Standing] = {}
 
@@ -67,7 +70,7 @@ class Ledger:
 
         Who calls it has the turn.
         """
-        with warnings.catch_warnings():
+        with asking(self.storage), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what Optuna calls experimental
             optuna.storages.fail_stale_trials(self.study)  # else only when a trial begins
         folders, trials = all_folders(self.out), self._trials()
@@ -83,11 +86,12 @@ class Ledger:
             if standing.is_over:
                 self._enter(number, mine, standing)
             else:
-                self.study.add_trial(_again(number, mine, TrialState.WAITING))
+                self._add(_again(number, mine, TrialState.WAITING))
 
     def refuse(self, trial: optuna.Trial, message: str) -> None:
         """Note that the settings which a search has chosen cannot be."""
-        trial.set_user_attr(REFUSED, message)
+        with asking(self.storage):
+            trial.set_user_attr(REFUSED, message)
 
     def _enter(self, number: int, trials: Sequence[FrozenTrial], standing: Standing) -> None:
         """Tell the study of what the folders know, so that a search can learn from it."""
@@ -96,16 +100,21 @@ class Ledger:
         complete = all(end.state == "complete" for end in standing.outcomes)
         state = TrialState.COMPLETE if complete else TrialState.PRUNED
         value = fmean(end.value for end in standing.outcomes) if complete else None
-        self.study.add_trial(_again(number, trials, state, value))
+        self._add(_again(number, trials, state, value))
 
     def _is_left_alone(self, trials: Iterable[FrozenTrial]) -> bool:
         """Whether no worker is at it. Those of workers that died are put away."""
         running = [trial for trial in trials if trial.state is TrialState.RUNNING]
         if any(_is_alive(trial) for trial in running):
             return False
-        for trial in running:
-            self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        with asking(self.storage):
+            for trial in running:
+                self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
         return True
+
+    def _add(self, trial: FrozenTrial) -> None:
+        with asking(self.storage):
+            self.study.add_trial(trial)
 
     def _standing(
         self, number: int, trials: Sequence[FrozenTrial], folders: Mapping[str, Path]
@@ -140,13 +149,16 @@ class Ledger:
     def _trials(self) -> dict[int, list[FrozenTrial]]:
         """The trials of each task, in the order of their numbers."""
         found: dict[int, list[FrozenTrial]] = defaultdict(list)
-        for trial in self.study.get_trials(deepcopy=False):
+        with asking(self.storage):
+            trials = self.study.get_trials(deepcopy=False)
+        for trial in trials:
             if TASK in trial.user_attrs:
                 found[trial.user_attrs[TASK]].append(trial)
         return found
 
     def _waiting(self) -> list[FrozenTrial]:
-        return self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        with asking(self.storage):
+            return self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
 
 
 def suggest(trial: optuna.Trial, search: Search) -> dict[str, Any]:
@@ -214,22 +226,35 @@ def _again(
 def _open(sweep: Sweep, storage: str) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     waiting = {"connect_args": {"timeout": 60}} if storage.startswith("sqlite") else {}
+    with asking(storage), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Optuna calls experimental
+        _check_file(storage)
+        database = RDBStorage(storage, waiting, heartbeat_interval=HEARTBEAT, grace_period=GRACE)
+        return optuna.create_study(
+            storage=database,
+            study_name=f"{sweep.name}-{sweep.digest[:8]}",
+            direction="minimize",
+            sampler=sampler(sweep.search, 0),
+            pruner=Halving(sweep.pruning) if sweep.pruning else optuna.pruners.NopPruner(),
+            load_if_exists=True,
+        )
+
+
+def _check_file(storage: str) -> None:
+    """SQLite would wait for the other end of a FIFO."""
+    place = storage.removeprefix("sqlite:///")
+    if place != storage and os.path.exists(place):
+        open_regular(place).close()
+
+
+@contextmanager
+def asking(storage: str) -> Iterator[None]:
+    """Say which database it is that cannot be asked, and that the runs are not lost with it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what Optuna calls experimental
-            database = RDBStorage(
-                storage, waiting, heartbeat_interval=HEARTBEAT, grace_period=GRACE
-            )
-            return optuna.create_study(
-                storage=database,
-                study_name=f"{sweep.name}-{sweep.digest[:8]}",
-                direction="minimize",
-                sampler=sampler(sweep.search, 0),
-                pruner=Halving(sweep.pruning) if sweep.pruning else optuna.pruners.NopPruner(),
-                load_if_exists=True,
-            )
+        yield
     except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
-        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        cause = error.__cause__ or error  # Optuna's own words are about commits
+        what = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
         raise Unavailable(
             f"sweep: the database {_shown(storage)} cannot be used: {what}. If it is damaged, move "
             f"it away: the runs themselves are in their folders. Else see --storage."

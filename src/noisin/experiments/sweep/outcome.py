@@ -15,7 +15,6 @@ Each tells the ``config`` (the hash of the settings), a ``message``, and the ``e
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,10 @@ from noisin.errors import InvalidValue
 from noisin.experiments import comparison
 from noisin.experiments.comparison import Row
 from noisin.experiments.run import End
+from noisin.training import schemas
 from noisin.training.config import RunConfig
 from noisin.training.lock import Busy, locked
+from noisin.training.reading import read_object
 from noisin.training.record import RunRecord
 
 ENDS: tuple[End, ...] = get_args(End)
@@ -60,7 +61,7 @@ def outcome(folder: Path | None, config: RunConfig, session: str, pruning: bool)
         return Outcome()
     record, digest = RunRecord(folder), config.hash()
     if (record.summary or {}).get("config") == digest:
-        return Outcome("complete", _row(record))
+        return Outcome("complete", comparison.best_row(record))
     for state in ENDS:
         note = _read(folder, state)
         counts = {"diverged": True, "pruned": pruning, "failed": note.get("session") == session}
@@ -94,21 +95,9 @@ def all_folders(out: Path) -> dict[str, Path]:
     return {folder.name[-DIGITS:]: folder for folder in found}
 
 
-def _row(record: RunRecord) -> Row:
-    try:
-        return comparison.best_row(record)
-    except (KeyError, TypeError, AttributeError, StopIteration):
-        raise InvalidValue(
-            f"{record.folder / 'summary.json'} is damaged. Put the whole file back, or delete it "
-            f"and run the same command again."
-        ) from None
-
-
 def _read(folder: Path, state: End) -> dict[str, Any]:
+    """A note; a damaged one is as good as none, and the run is made again."""
     try:
-        content = json.loads((folder / f"{state}.json").read_bytes())
-    except FileNotFoundError:
+        return read_object(folder / f"{state}.json", schemas.Note) or {}
+    except InvalidValue:
         return {}
-    except (OSError, ValueError):  # damaged: as if it were not there, and the run is made again
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -28,6 +28,7 @@ from noisin.errors import InvalidValue, Unavailable
 from noisin.experiments import presets
 from noisin.experiments.sweep.definition import LONGEST, Point, Sweep, describe
 from noisin.experiments.sweep.space import MOST, Search, flat, nest, product
+from noisin.regular import read_regular
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 RANGE = "{low = 0.1, high = 2.0}"  # as an example
@@ -62,7 +63,7 @@ def read(name: str, flags: Mapping[str, Any] | None = None) -> Sweep:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_regular(path).decode())
     except OSError as error:
         raise Unavailable(f"{path}: cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from noisin.errors import Unsupported
+from noisin.regular import open_regular
 from noisin.training.files import writing
 
 NAME = ".sweep-lock"
@@ -25,7 +26,7 @@ class Turn:
         import fcntl  # not on every system
 
         with writing(self.path):
-            self._file = self.path.open("ab")
+            self._file = open_regular(self.path, "ab")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
         except OSError as error:

@@ -1,0 +1,197 @@
+"""What a checkpoint must hold to be used, whatever its hashes say.
+
+The hashes of a manifest show that nothing has changed since they were made. They do not show that a
+trainer made them: the weights must be those of the model by name, shape and dtype, all of them
+finite, and the state must have the types and shapes that a run goes on with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter
+from torch import Tensor
+
+from noisin.training.course import Course
+from noisin.training.reading import misfit
+
+Count = Annotated[int, Field(ge=0, le=10**18)]
+
+
+class _State(BaseModel):
+    """What ``state.pt`` holds but for tensors, which are checked beside."""
+
+    model_config = ConfigDict(
+        extra="allow", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
+    )
+
+    epoch: Count
+    row: Count
+    step: Count
+    tokens: Count
+    scored: Count
+    offset: Count
+    average: Count
+    cut: bool
+    seconds: Annotated[float, Field(ge=0)]
+    sums: Tensor
+    carried: SkipValidation[Any]
+    optimizer: dict[str, Any]
+    course: dict[str, Any]
+    generators: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A model, and a run of it, to compare a checkpoint with.
+
+    Attributes:
+        weights: those of the model, by name.
+        optimizer: the state dict of its optimizer, or None where none is to be loaded.
+        carried: a state that the model carries from window to window, of all columns, likewise.
+    """
+
+    weights: Mapping[str, Tensor]
+    optimizer: Mapping[str, Any] | None = None
+    carried: Any = None
+
+
+def problem(
+    pattern: Pattern,
+    weights: Mapping[str, Tensor],
+    average: Mapping[str, Tensor] | None,
+    state: object,
+    moment: Mapping[str, int],
+) -> str | None:
+    """Why a checkpoint cannot be used, or None if it can.
+
+    Args:
+        pattern: what to compare it with.
+        weights, average, state: what it holds.
+        moment: the step and the epoch that its manifest tells.
+    """
+    return next(_problems(pattern, weights, average, state, moment), None)
+
+
+def _problems(
+    pattern: Pattern,
+    weights: Mapping[str, Tensor],
+    average: Mapping[str, Tensor] | None,
+    state: object,
+    moment: Mapping[str, int],
+) -> Iterator[str]:
+    yield from _unlike(pattern.weights, weights, "weights")
+    if average is not None:
+        yield from _unlike(pattern.weights, average, "average")
+    if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
+        yield "its state is not a dict of values by name"
+        return
+    if found := misfit(state, _State):
+        yield f"its state is damaged: {found.rstrip('.')}"
+        return
+    for name, value in moment.items():
+        if state[name] != value:
+            yield f"its state is of {name} {state[name]!r:.20}, its manifest of {value!r:.20}"
+    yield from _of_course(state["course"], state["epoch"])
+    if (state["average"] > 0) != (average is not None):
+        yield f"its average is of {state['average']} steps, and its file says otherwise"
+    if not _fits(state["sums"], torch.zeros(2, dtype=torch.float64)):
+        yield "its sums are not two finite numbers"
+    if pattern.optimizer is not None:
+        weights = pattern.weights
+        yield from _of_optimizer(pattern.optimizer, state["optimizer"], list(weights.values()))
+        if (state["row"] > 0) != (state["carried"] is not None):
+            yield "its carried state does not belong to its row"
+        if state["carried"] is not None and not _alike(state["carried"], pattern.carried):
+            yield "its carried state is not one of the model"
+        if not _is_generator(state["generators"].get("cpu")):
+            yield "its random generator cannot be set"
+
+
+def _unlike(model: Mapping[str, Tensor], saved: Mapping[str, Tensor], what: str) -> Iterator[str]:
+    """What saved weights differ in from the model's, but for their values."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.items()}
+    found = {name: tuple(tensor.shape) for name, tensor in saved.items()}
+    if shapes != found:
+        first = min(name for name, _ in shapes.items() ^ found.items())
+        yield (
+            f"its {what} are not those of the model ({first} first). If another version of noisin "
+            f"made it, use that one"
+        )
+        return
+    for name, tensor in saved.items():
+        if tensor.dtype != model[name].dtype:
+            yield f"its {what} {name} are {tensor.dtype}, and the model's {model[name].dtype}"
+        if not tensor.isfinite().all():
+            yield f"its {what} {name} are not all finite"
+
+
+def _of_course(state: Mapping[str, Any], epochs: int) -> Iterator[str]:
+    try:
+        course = Course.from_state_dict(state)
+        TypeAdapter(Course).validate_python(vars(course))
+        sound = 0 < course.lr < math.inf and len(course.history) == epochs
+    except (ValueError, TypeError, LookupError, AttributeError):
+        sound = False
+    if not sound:
+        yield "its course (step size, best epochs, history) is damaged"
+
+
+def _of_optimizer(
+    fresh: Mapping[str, Any], saved: Mapping[str, Any], weights: list[Tensor]
+) -> Iterator[str]:
+    """The settings of an optimizer but for the step size, and a tensor for each weight."""
+    try:
+        same = [_settings(group) for group in saved["param_groups"]] == [
+            _settings(group) for group in fresh["param_groups"]
+        ]
+        held = {int(i): dict(values) for i, values in saved["state"].items()}
+    except (ValueError, TypeError, LookupError, AttributeError):
+        same, held = False, {}
+    if not same:
+        yield "its optimizer has other settings"
+        return
+    moments = {"step", "exp_avg", "exp_avg_sq"} if "betas" in fresh["param_groups"][0] else set()
+    expected = {
+        i: {name: torch.zeros(()) if name == "step" else weight for name in moments}
+        for i, weight in enumerate(weights if moments else ())
+    }
+    if set(held) != set(expected) or not all(
+        set(held[i]) == moments and all(_fits(held[i][name], like[name]) for name in moments)
+        for i, like in expected.items()
+    ):
+        yield "its optimizer is that of other weights"
+
+
+def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in group.items() if name != "lr"}
+
+
+def _is_generator(state: object) -> bool:
+    if not isinstance(state, Tensor):
+        return False
+    try:
+        torch.Generator().set_state(state)
+    except (RuntimeError, TypeError):
+        return False
+    return True
+
+
+def _fits(value: object, like: Tensor) -> bool:
+    """Whether a value is a tensor of this shape and dtype, all finite."""
+    if not isinstance(value, Tensor) or value.shape != like.shape or value.dtype != like.dtype:
+        return False
+    return bool(value.isfinite().all())
+
+
+def _alike(value: Any, like: Any) -> bool:
+    """Whether nested tuples of tensors have the same structure, shapes and dtypes."""
+    if isinstance(like, Tensor):
+        return _fits(value, like)
+    if not isinstance(value, tuple | list) or len(value) != len(like):
+        return False
+    return all(_alike(*pair) for pair in zip(value, like, strict=True))

@@ -1,0 +1,96 @@
+"""Read the JSON files of a record. Whatever is wrong with one, the message names it and says what.
+
+Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from noisin.errors import InvalidValue
+from noisin.regular import read_regular
+
+DEEPEST = 50  # levels of nesting; more would exhaust the stack of whatever handles it later
+LARGEST_FILE = 2**28  # bytes; a vocabulary of ten million words is smaller
+MOST_PROBLEMS = 3  # that a message lists
+
+
+def parse_json(content: bytes | str) -> Any:
+    """What JSON holds; a ``ValueError`` if it is not UTF-8, not JSON or nested too deeply.
+
+    >>> parse_json('{"epoch": 1}')
+    {'epoch': 1}
+    """
+    text = content if isinstance(content, str) else content.decode()
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if _is_deep(found):
+        raise ValueError("it is nested too deeply")
+    if "\\ud" in text.lower():  # half of a surrogate pair could not be printed
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def read_object(path: Path, schema: type[BaseModel]) -> dict[str, Any] | None:
+    """The JSON object in a file as it is, if it fits the schema, or None if there is no file."""
+    try:
+        content = parse_json(read_regular(path, LARGEST_FILE))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise InvalidValue(
+            f"{path} cannot be read: it is damaged ({error}). Put the whole file back."
+        ) from None
+    if not isinstance(content, dict):
+        raise InvalidValue(f"{path} must hold a JSON object, got {content!r:.40}.")
+    found = misfit(content, schema)
+    if found:
+        raise InvalidValue(f"{path} is damaged: {found} Put the whole file back.")
+    return content
+
+
+def misfit(content: Mapping[str, Any], schema: type[BaseModel]) -> str:
+    """What keeps values from fitting a schema, as sentences; nothing if they fit."""
+    try:
+        schema.model_validate(content)
+    except ValidationError as error:
+        found = [_in_words(dict(item)) for item in error.errors(include_url=False)]
+        more = len(found) - MOST_PROBLEMS
+        return " ".join(found[:MOST_PROBLEMS]) + (f" There are {more} more." if more > 0 else "")
+    return ""
+
+
+def _in_words(item: dict[str, Any]) -> str:
+    """One problem that pydantic found, by its dotted name."""
+    name = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "missing":
+        return f"{name} is missing."
+    if item["type"] == "value_error":  # of a check of ours
+        return f"{name} {item['ctx']['error']}"
+    expected = item["msg"].removeprefix("Input should be ")
+    if item["type"] in {"model_type", "dict_type"}:
+        expected = "a JSON object"
+    return f"{name} must be {expected}, got {item['input']!r:.40}."
+
+
+def _is_deep(content: Any) -> bool:
+    level = [content]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
