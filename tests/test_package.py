@@ -20,7 +20,8 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own floor or below. Modules that are not listed belong to their folder.
 FLOORS = {
     0: [
-        *("errors", "places", "parameters", "layout", "checks", "source", "variates", "centred"),
+        *("errors", "arguments", "places", "parameters", "layout", "checks", "drop_ins", "source"),
+        *("variates", "centred", "exponential"),
         *("family", "noise", "functional", "kernels", "likelihoods", "chunked", "linear"),
     ],
     1: ["drawing", "injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
@@ -31,7 +32,8 @@ FLOORS = {
     6: ["cli", "__main__"],
 }
 WITHOUT_TORCH = [
-    *("noisin", "noisin.errors", "noisin.places", "noisin.parameters", "noisin.data", "noisin.cli"),
+    *("noisin", "noisin.errors", "noisin.arguments", "noisin.places", "noisin.parameters"),
+    *("noisin.data", "noisin.cli"),
     *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
     *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),
     *("noisin.experiments.sweep", "noisin.experiments.sweep.sweeping"),

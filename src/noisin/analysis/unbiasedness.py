@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from noisin import cells, checks
+from noisin import arguments, cells, checks
 from noisin.cells import NoisyCell, hidden
 from noisin.errors import InvalidValue
 from noisin.injection import as_training, noise_off
@@ -128,11 +128,10 @@ def _check_arguments(x: Tensor, rows: int, false_alarm: float) -> None:
             f"check_unbiased: expected one sequence x of shape (T, F) in float32 or float64, got "
             f"{tuple(x.shape)} of {x.dtype}."
         )
-    if not isinstance(rows, int) or rows < 1000:
-        raise InvalidValue(f"check_unbiased: rows must be 1000 or more, got {rows!r}.")
-    if not 0 < false_alarm < 1:
+    arguments.whole("check_unbiased: rows", rows, 1000)
+    if not isinstance(false_alarm, float) or not 0 < false_alarm < 1:
         raise InvalidValue(
-            f"check_unbiased: false_alarm is a probability in (0, 1), got {false_alarm!r}."
+            f"check_unbiased: false_alarm is a probability in (0, 1), got {false_alarm!r:.60}."
         )
 
 
@@ -165,7 +164,7 @@ class _Runner:
         checks.require_module("check_unbiased", module)
         recurrent = isinstance(module, nn.RNNBase)
         self.module = module
-        self.kind = kind or ("rnn" if recurrent else "cell")
+        self.kind = ("rnn" if recurrent else "cell") if kind is None else kind
         checks.one_of("check_unbiased: kind", self.kind, ("rnn", "cell"))
         self.time = 1 if recurrent and module.batch_first else 0
         self.bidirectional = recurrent and bool(module.bidirectional)
@@ -174,6 +173,8 @@ class _Runner:
                 f"check_unbiased: a bidirectional {type(module).__name__} cannot be run step by "
                 f"step. Check one direction, or convert it: noisin.convert(module, noise)."
             )
+        if not recurrent:
+            checks.require_cell("check_unbiased", module)
 
     def run(self, x: Tensor, **kwargs: Any) -> Tensor:
         """What the module emits over a sequence, ``(T, N, H)``."""

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from noisin import arguments
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.training import lock
@@ -36,6 +37,7 @@ class RunRecord:
     """The record in a folder, read from its files whenever asked."""
 
     def __init__(self, folder: str | Path) -> None:
+        arguments.path("RunRecord: folder", folder)
         self.folder = Path(folder)
 
     def __repr__(self) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
+from noisin import arguments, checks
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.models import LanguageModel
@@ -54,6 +55,9 @@ def restore(
         weights: the raw ones or their average; those that counted in validation unless given.
         note: told of a damaged checkpoint that is passed over.
     """
+    arguments.instance("restore: record", record, RunRecord, "Pass training.RunRecord(folder).")
+    checks.one_of("restore: when", when, get_args(When))
+    checks.one_of("restore: weights", weights, (None, *get_args(Weights)))
     config, vocab = record.config, record.vocabulary
     checkpoint = _checkpoint(record, when, note)
     if weights is None:
