@@ -82,7 +82,7 @@ def items(name: str, value: object, what: str) -> None:
     if (
         isinstance(value, str | bytes | type)
         or not isinstance(value, Iterable)
-        or getattr(value, "ndim", 1) == 0  # an array of no dimensions
+        or getattr(value, "ndim", 1) != 1  # an array of other dimensions
     ):
         raise InvalidType(f"{name} must be a list of {what}, got {value!r:.60}.")
 

@@ -257,7 +257,7 @@ class GRUCell(_TorchCell, nn.GRUCell):
     def transition(self, x: Tensor, state: State = None) -> State:
         """Torch's own step, or the one with a carry of its own."""
         if self.site == "state":
-            drop_ins.cell_state(self, x, *(() if state is None else (state,)))
+            drop_ins.torch_cell(self, x, state)
             return nn.GRUCell.forward(self, x, state)
         checks.require_tensors("GRUCell", x=x)
         if state is None:
@@ -280,7 +280,8 @@ def unroll(
     A noisy cell emits its noisy z, and carries it on, or the clean h where its ``feedback`` is off.
     ``eps``, ``(T, N, H)``, is the caller's own noise for it, applied whenever given.
     """
-    checks.require_cell("unroll", cell)
+    if not isinstance(cell, NoisyCell):
+        checks.require_cell("unroll", cell)
     checks.require_tensors("unroll", x=x)
     if x.dim() not in (2, 3) or len(x) == 0:
         raise InvalidValue(

@@ -175,8 +175,9 @@ def model_output(where: str, output: object) -> tuple[Tensor, Any]:
 
 def _steps(cell: Any) -> bool:
     """Whether a callable can take ``(x, state)``. The compiler cannot trace the question."""
-    called = cell.forward if isinstance(cell, nn.Module) else cell
-    return torch.compiler.is_compiling() or arguments.takes(called, 2)
+    if isinstance(cell, nn.RNNCellBase | nn.RNNBase) or torch.compiler.is_compiling():
+        return True
+    return arguments.takes(cell.forward if isinstance(cell, nn.Module) else cell, 2)
 
 
 def require_real(where: str, **tensors: object) -> None:
@@ -239,14 +240,17 @@ def require_generator(where: str, generator: object, device: torch.device | None
 
 def sizes(where: str, shape: object) -> tuple[int, ...]:
     """A shape as a tuple, or raise unless it is a sequence of whole numbers, 0 or more."""
-    if isinstance(shape, list | tuple):
-        if all(type(n) is int and 0 <= n <= arguments.LARGEST for n in shape):
-            return tuple(shape)
-        # Symbolic sizes of torch's tracers, and numpy's integers.
-        if all(isinstance(n, torch.SymInt | Integral) and not isinstance(n, int) for n in shape):
-            return tuple(shape)
+    if isinstance(shape, list | tuple) and all(map(_is_size, shape)):
+        return tuple(shape)
     advice = f"Pass ({shape},)." if isinstance(shape, int) else "Pass, for example, (35, 20, 650)."
     raise InvalidType(f"{where}: shape must be a sequence of sizes, got {shape!r:.60}. {advice}")
+
+
+def _is_size(n: Any) -> bool:
+    if isinstance(n, torch.SymInt):  # of a tracer
+        return True
+    whole = isinstance(n, Integral) and not isinstance(n, bool)  # numpy's integers too
+    return whole and 0 <= int(n) <= arguments.LARGEST
 
 
 def state_parts(name: str, state: Any, count: int) -> tuple[Tensor, ...]:

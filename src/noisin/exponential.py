@@ -51,7 +51,7 @@ class Likelihood(ABC):
         Those compute in float32 at least, and return that for a half-precision s.
         """
         checks.require_real(self._name, s=s)
-        checks.require_tensors(self._name, x=x)
+        checks.require_numbers(self._name, x=x)
         T = self.T(x, like=s)
         if not isinstance(T, Tensor) or T.shape != s.shape:
             got = tuple(T.shape) if isinstance(T, Tensor) else type(T).__name__

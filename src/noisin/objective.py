@@ -262,6 +262,11 @@ def log_joint(
         clean = cell.transition(x[t], state)
         h = hidden(cell, clean)
         checks.require_one_kind("log_joint", z=z, h=h)
+        if z[t].shape != h.shape:
+            raise InvalidValue(
+                f"log_joint: expected z of shape {(len(x), *h.shape)}, as the cell's h, got "
+                f"{tuple(z.shape)}."
+            )
         nll = likelihood.nll(s=V(z[t]), x=target[t])
         prior = transition_log_density(z[t], h, law, cell.noise_mode)
         total = total + prior - nll.reshape(len(nll), -1).sum(-1)

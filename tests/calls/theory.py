@@ -46,7 +46,7 @@ def _ensemble_of(s: Any, likelihood: Any, state: Any, x: Any) -> Any:
 
 
 WINDOW = {"x": x, "target": target, "state": states(1, N, H)}
-TORCH = {"torch": lambda x, **_: nn.LSTM(F, H)(x)}  # what the model itself says of x
+TORCH = {"torch": lambda x, state, **_: nn.LSTM(F, H)(x, state)}  # what the model itself says
 MODEL = {"model": rnn, "likelihood": GAUSSIAN}
 V = {"V": lambda: torch.ones(H, 3), "h": lambda: torch.ones(2, H), "bias": lambda: torch.ones(3)}
 

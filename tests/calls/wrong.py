@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence
 
 import noisin
 
@@ -50,6 +51,15 @@ ANY: Mapping[str, Make] = {
     "tensor (5, 2, 3)": lambda: torch.zeros(5, 2, 3),
     "empty tensor": lambda: torch.zeros(0),
     "int tensor (5, 2)": lambda: torch.zeros(5, 2, dtype=torch.int64),
+    "PackedSequence": lambda: pack_sequence([torch.zeros(3, 3), torch.zeros(2, 3)]),
+    "nested tensor": lambda: torch.nested.as_nested_tensor([torch.zeros(2)], layout=torch.jagged),
+    "quantized tensor": lambda: torch.quantize_per_tensor(torch.zeros(2, 3), 0.1, 0, torch.qint8),
+    "Parameter": lambda: nn.Parameter(torch.zeros(5, 2, 3)),
+    "lambda of two": lambda: lambda x, _: (x, None),
+    "torch.Size": lambda: torch.Size([5, 2]),
+    "long text": lambda: "x" * 5000,
+    "nested tuples": lambda: ((torch.zeros(1, 2, 4), None), (None, [1])),
+    "Exception": lambda: ValueError("x"),
     "tensors": lambda: (torch.zeros(2, 4), torch.zeros(2, 4)),
     "list of tensors": lambda: [torch.zeros(2, 4), None],
 }
@@ -70,6 +80,7 @@ TENSORS: Mapping[str, Changed] = {
         for dtype in (
             *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn),
             *(torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64, torch.uint16),
+            *(torch.int8, torch.int16, torch.complex128, torch.uint64, torch.float8_e5m2),
         )
     },
     **{f"longer along {dim}": partial(_resized, dim) for dim in range(4)},
@@ -90,6 +101,10 @@ TENSORS: Mapping[str, Changed] = {
     "requires grad": lambda x: (x if x.is_floating_point() else x.float()).clone().requires_grad_(),
     "list": lambda x: x.tolist(),
     "numpy": lambda x: x.detach().numpy(),
+    "not contiguous": lambda x: torch.stack([x, x], -1)[..., 0],
+    "expanded": lambda x: x.reshape(-1)[:1].expand(x.shape) if x.numel() else x,
+    "conjugate view": lambda x: torch.complex(x.float(), x.float()).conj(),
+    "csr": lambda x: x.to_sparse_csr() if x.dim() == 2 else x,
     "in a tuple": lambda x: (x,),
     "in a pair": lambda x: (x, x),
 }

@@ -57,10 +57,15 @@ class Zoneout(nn.Module):
                 )
             return self._keep(state, new, self.p_h)
         rates = (self.p_h, self.p_c)
-        if not isinstance(new, tuple | list) or len(new) != len(rates):
+        if (
+            not isinstance(new, tuple | list)
+            or len(new) != len(rates)
+            or not all(isinstance(part, Tensor) for part in new)
+        ):
+            kinds = [type(part).__name__ for part in new] if isinstance(new, tuple | list) else []
             raise InvalidValue(
                 f"Zoneout: expected {type(self.cell).__name__} to return a state h or (h, c), got "
-                f"{type(new).__name__}{f' of {len(new)}' if isinstance(new, tuple | list) else ''}."
+                f"{type(new).__name__}{f' of {len(kinds)}: {kinds}' if kinds else ''}."
             )
         old = (None,) * len(new) if state is None else state
         if not isinstance(old, tuple | list) or len(old) != len(new):

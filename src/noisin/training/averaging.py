@@ -126,4 +126,9 @@ def _checked(parameters: Iterable[Tensor]) -> list[Tensor]:
             raise InvalidType(
                 f"Average: expected floating-point tensors, got {got}. Pass model.parameters()."
             )
+        if any(n > 1 and step == 0 for n, step in zip(p.shape, p.stride(), strict=True)):
+            raise InvalidValue(
+                f"Average: expected tensors that can be written, got one of shape "
+                f"{tuple(p.shape)} whose entries share memory. Pass model.parameters()."
+            )
     return unique

@@ -20,6 +20,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ class RunRecord:
     @property
     def exists(self) -> bool:
         """Whether there is a run in the folder."""
-        return (self.folder / "config.json").exists()
+        with suppress(OSError):  # of a name that no file can have
+            return (self.folder / "config.json").exists()
+        return False
 
     @property
     def checkpoints(self) -> Path:
