@@ -15,13 +15,15 @@ test: $(READY) lint
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# Kill and resume runs, and the workers of a sweep, and damage records, many times; `make test` does
-# so a few times. And every command in an ASCII and in a Latin-1 locale.
+# Kill and resume runs, and the workers of a sweep, damage records, and call the library with wrong
+# arguments, many times; `make test` does so a few times. And every command in an ASCII and in a
+# Latin-1 locale.
 stress: $(READY)
 	NOISIN_KILLS=20 $(BIN)/python -m pytest -n 2 tests/training/test_resume.py -k killed
 	NOISIN_DAMAGES=30 $(BIN)/python -m pytest -n 2 tests/cli/test_damaged_records.py
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
 	NOISIN_LOCALES=all $(BIN)/python -m pytest tests/cli/test_surroundings.py -k every_locale
+	NOISIN_FUZZED_CALLS=6000 NOISIN_FUZZED_SEEDS=8 $(BIN)/python -m pytest -n 2 tests/calls
 
 lint: $(READY)
 	$(BIN)/ruff check .

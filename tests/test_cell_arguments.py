@@ -90,7 +90,7 @@ LAW = noise.Gaussian(0.5)
         ),
         (
             lambda: noisin.GRUCell(2, 3)(torch.zeros(2, 2), (torch.zeros(2, 3),) * 2),
-            InvalidValue,
+            InvalidType,
             "got tuple",
         ),
         (

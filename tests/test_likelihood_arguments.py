@@ -56,7 +56,7 @@ NLL_ERRORS = [
     (Bernoulli(), S, [0.0], InvalidType, "likelihoods.Bernoulli: x must be a tensor, got list. Convert it with torch.as_tensor(x)."),
     (Poisson(), 1.0, X, InvalidType, "likelihoods.Poisson: s must be a tensor, got float. Convert it with torch.as_tensor(s)."),
     (Categorical(), S, 1, InvalidType, "likelihoods.Categorical: x must be a tensor, got int. Convert it with torch.as_tensor(x)."),
-    (Categorical(), S.long(), IDS, InvalidType, "likelihoods.Categorical: the natural parameter s must be a floating-point tensor, got torch.int64. Convert it, e.g. s.float()."),
+    (Categorical(), S.long(), IDS, InvalidType, "likelihoods.Categorical: s must be a floating-point tensor, got torch.int64. Convert it, e.g. s.float()."),
     (Gaussian(), S, X[:1], InvalidValue, "likelihoods.Gaussian: x has shape (1, 3) and s has shape (2, 3); expected equal shapes, one x for each law that s describes. Reshape or expand x."),
     (Poisson(), S, X[0], InvalidValue, "likelihoods.Poisson: x has shape (3,) and s has shape (2, 3); expected equal shapes, one x for each law that s describes. Reshape or expand x."),
     (Categorical(), S, IDS[:1], InvalidValue, "likelihoods.Categorical: x has shape (1,) and s has shape (2, 3); expected s.shape == (*x.shape, O), one x for each law that s describes. Reshape or expand x."),
@@ -87,7 +87,7 @@ def test_errors_of_nll_and_of_the_statistic(lik, s, x, error, message):
 @pytest.mark.parametrize(
     ("variance", "error", "message"),
     [
-        (0.0, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got 0. Scale the data so that σ² is near 1."),
+        (0.0, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got 0.0. Scale the data so that σ² is near 1."),
         (-1, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got -1. Scale the data so that σ² is near 1."),
         (math.nan, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got nan. Scale the data so that σ² is near 1."),
         (math.inf, InvalidValue, "likelihoods.Gaussian: variance is σ² of the observations and must lie in [1e-30, 1e+30], got inf. Scale the data so that σ² is near 1."),

@@ -317,7 +317,10 @@ def test_few_effective_samples_have_no_standard_error() -> None:
             lambda m, b: objective.transition_log_density(b.x, b.x, noise.Gaussian(1.0), "sum"),
             "mode must be",
         ),
-        (lambda m, b: objective.estimate(m, b, K=0), "must be 1 or more, got 0"),
+        (
+            lambda m, b: objective.estimate(m, b, K=0),
+            "K must be a whole number of noise samples, 1 or more, got 0",
+        ),
         (lambda m, b: objective.estimate(m, b, K=2.0), "got 2.0"),
         (lambda m, b: objective.estimate(m.rnn, b), "set LSTM.likelihood"),
         (lambda m, b: objective.estimate(m, Batch(b.x[:, 0, 0], b.target)), r"got \(4,\)"),

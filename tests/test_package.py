@@ -20,9 +20,9 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own floor or below. Modules that are not listed belong to their folder.
 FLOORS = {
     0: [
-        *("errors", "wording", "places", "regular", "trust", "parameters", "layout", "checks"),
-        *("source", "variates", "centred", "family", "noise", "functional", "kernels"),
-        *("likelihoods", "chunked", "linear"),
+        *("errors", "wording", "arguments", "places", "regular", "trust", "parameters", "layout"),
+        *("checks", "drop_ins", "source", "variates", "centred", "family", "noise", "functional"),
+        *("kernels", "exponential", "likelihoods", "chunked", "linear"),
     ],
     1: ["drawing", "injection", "stack", "rnn", "cells", "conversion", "testing", "objective"],
     2: ["regularizers", "analysis"],
@@ -32,8 +32,8 @@ FLOORS = {
     6: ["cli", "__main__"],
 }
 WITHOUT_TORCH = [
-    *("noisin", "noisin.errors", "noisin.wording", "noisin.places", "noisin.regular"),
-    *("noisin.trust", "noisin.parameters", "noisin.data", "noisin.cli"),
+    *("noisin", "noisin.errors", "noisin.wording", "noisin.arguments", "noisin.places"),
+    *("noisin.regular", "noisin.trust", "noisin.parameters", "noisin.data", "noisin.cli"),
     *("noisin.training.reading", "noisin.training.schemas"),
     *("noisin.training.config", "noisin.training.record", "noisin.training.environment"),
     *("noisin.training.course", "noisin.training.progress", "noisin.training.signals"),

@@ -12,12 +12,12 @@ signature, parameters and ``state_dict`` keys.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin import checks, functional
+from noisin import checks, drop_ins, functional
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.functional import ACTIVATIONS, Mode, Share, State, Step, Weights
 from noisin.injection import Injected, Site, warn_of_growth
@@ -94,7 +94,7 @@ class NoisyCell(Injected):
 
     def _check_given(self, h: Tensor, eps: Tensor) -> None:
         name = type(self).__name__
-        checks.require_noise_tensor(name, eps)
+        checks.require_noise_tensor(name, eps, h)
         if eps.shape != h.shape:
             raise InvalidValue(
                 f"{name}: expected eps of the shape {tuple(h.shape)} of h, got {tuple(eps.shape)}."
@@ -153,6 +153,7 @@ class Noisy(NoisyCell):
 
     def transition(self, x: Tensor, state: State = None) -> State:
         """The wrapped cell."""
+        drop_ins.known_cell(self.cell, x, state)
         return self.cell(x, state)
 
     def hidden(self, state: State) -> Tensor:
@@ -171,6 +172,8 @@ class Noisy(NoisyCell):
 class _TorchCell(NoisyCell, nn.RNNCellBase):
     """One of torch's cells with noise."""
 
+    _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.CELL_ARGUMENTS
+
     def __init__(
         self,
         *args: Any,
@@ -181,6 +184,7 @@ class _TorchCell(NoisyCell, nn.RNNCellBase):
         generator: Generator | None = None,
         **kwargs: Any,
     ) -> None:
+        drop_ins.torch_arguments(type(self).__name__, self._torch_arguments, args, kwargs)
         super().__init__(*args, **kwargs)
         self._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
 
@@ -196,17 +200,20 @@ class _TorchCell(NoisyCell, nn.RNNCellBase):
 class RNNCell(_TorchCell, nn.RNNCell):
     """``torch.nn.RNNCell`` with noise; ``nonlinearity`` may also be ``"sigmoid"``."""
 
+    _torch_arguments = drop_ins.with_nonlinearity(drop_ins.CELL_ARGUMENTS)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         checks.one_of("RNNCell: nonlinearity", self.nonlinearity, tuple(ACTIVATIONS))
 
     def transition(self, x: Tensor, state: State = None) -> State:
         """``h = s(W_x x + W_h h_prev)``."""
+        drop_ins.torch_cell(self, x, state)
         if self.nonlinearity != "sigmoid":
             return nn.RNNCell.forward(self, x, state)
         w = self._weights
         h = x.new_zeros(*x.shape[:-1], self.hidden_size) if state is None else state
-        checks.cell_state("RNNCell", x, self.hidden_size, h)
+        drop_ins.cell_step(self, x, h)
         return functional.elman(w.project(x), (h,), w, "sigmoid")[0]
 
 
@@ -215,6 +222,7 @@ class LSTMCell(_TorchCell, nn.LSTMCell):
 
     def transition(self, x: Tensor, state: State = None) -> State:
         """Torch's own step."""
+        drop_ins.torch_cell(self, x, state)
         return nn.LSTMCell.forward(self, x, state)
 
 
@@ -249,19 +257,19 @@ class GRUCell(_TorchCell, nn.GRUCell):
     def transition(self, x: Tensor, state: State = None) -> State:
         """Torch's own step, or the one with a carry of its own."""
         if self.site == "state":
-            if state is not None:
-                checks.cell_state("GRUCell", x, self.hidden_size, state)
+            drop_ins.torch_cell(self, x, state)
             return nn.GRUCell.forward(self, x, state)
+        checks.require_tensors("GRUCell", x=x)
         if state is None:
             state = x.new_zeros(*x.shape[:-1], self.hidden_size)
-        pair = (state, state) if isinstance(state, Tensor) else tuple(state)
+        pair = state if isinstance(state, tuple | list) else (state, state)
         if len(pair) != 2:
             raise InvalidValue(
                 f"GRUCell: with site='read' a state is a pair (z, h) or one tensor for both, got "
                 f"{len(pair)} parts."
             )
-        checks.cell_state("GRUCell", x, self.hidden_size, *pair)
-        return functional.gru(self._weights.project(x), pair, self._weights)
+        drop_ins.cell_step(self, x, *pair)
+        return functional.gru(self._weights.project(x), tuple(pair), self._weights)
 
 
 def unroll(
@@ -272,13 +280,17 @@ def unroll(
     A noisy cell emits its noisy z, and carries it on, or the clean h where its ``feedback`` is off.
     ``eps``, ``(T, N, H)``, is the caller's own noise for it, applied whenever given.
     """
-    checks.require_cell("unroll", cell)
+    if not isinstance(cell, NoisyCell):
+        checks.require_cell("unroll", cell)
     checks.require_tensors("unroll", x=x)
     if x.dim() not in (2, 3) or len(x) == 0:
         raise InvalidValue(
             f"unroll: expected x of shape (T, N, F), or (T, F) without a batch, with T > 0, got "
             f"{tuple(x.shape)}. Time comes first."
         )
+    if getattr(cell, "site", "state") == "state":  # the other site has a state of its own
+        known = (*drop_ins.TORCH_CELLS, RNNCell, LSTMCell, GRUCell)
+        drop_ins.known_cell(cell, x[0], state, known)
     if eps is not None and not isinstance(cell, NoisyCell):
         raise InvalidValue(
             f"unroll: eps is given, but {type(cell).__name__} injects no noise. "

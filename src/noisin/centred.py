@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.distributions import Distribution
 
+from noisin import checks
 from noisin.errors import InvalidType, InvalidValue
 
 _PROBES = 2**18
@@ -92,11 +93,26 @@ class Centred:
         self, shape: Sequence[int], *, like: Tensor, generator: Generator | None = None
     ) -> Tensor:
         """Draw ``eta - E[eta]`` of this shape, in the dtype and on the device of ``like``."""
+        shape = draws("noise.from_distribution", shape, like, generator)
         with torch.no_grad(), _drawing_from(generator):
             eta = self.distribution.sample(torch.Size(shape))
         eps = eta - self._moment("mean")
         limit = min(torch.finfo(like.dtype).max, torch.finfo(eps.dtype).max)
         return eps.clamp(-limit, limit).to(like)
+
+
+def draws(
+    name: str, shape: Sequence[int], like: Tensor, generator: Generator | None
+) -> tuple[int, ...]:
+    """The shape of draws as a tuple, or raise where they cannot be made."""
+    if not isinstance(like, Tensor) or like.dtype not in checks.FLOATS:
+        what = f"a tensor of {like.dtype}" if isinstance(like, Tensor) else f"{like!r:.60}"
+        raise InvalidType(
+            f"{name}: noise is real-valued and cannot be drawn like {what}. "
+            f"Pass a floating-point tensor as `like`."
+        )
+    checks.require_generator(name, generator, like.device)
+    return checks.sizes(name, shape)
 
 
 def from_distribution(distribution: Distribution) -> Centred:

@@ -11,8 +11,9 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor
 
-from noisin import parameters
-from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin import checks, parameters
+from noisin.centred import draws
+from noisin.errors import InvalidValue, Unsupported
 from noisin.source import Source
 
 Law = tuple[Any, *tuple[float, ...]]  # a torch distribution and its parameters
@@ -87,28 +88,19 @@ class Family(ABC):
         >>> Bernoulli(0.5).sample((6,), like=torch.zeros(()), generator=g)
         tensor([-1.,  1., -1.,  1., -1., -1.])
         """
-        if not isinstance(like, Tensor) or not like.is_floating_point():
-            what = f"a tensor of {like.dtype}" if isinstance(like, Tensor) else repr(like)
-            raise InvalidType(
-                f"noise.{type(self).__name__}: noise is real-valued and cannot be drawn like "
-                f"{what}. Pass a floating-point tensor as `like`."
-            )
-        if isinstance(shape, int):
-            raise InvalidType(
-                f"noise.{type(self).__name__}: shape must be a sequence of sizes, got {shape}. "
-                f"Pass ({shape},)."
-            )
+        name = f"noise.{type(self).__name__}"
+        shape = draws(name, shape, like, generator)
         if self.std == 0:
-            return torch.zeros(tuple(shape), dtype=like.dtype, device=like.device)
+            return torch.zeros(shape, dtype=like.dtype, device=like.device)
         limit = torch.finfo(like.dtype).max
         if self._largest > limit:
             raise InvalidValue(
-                f"noise.{type(self).__name__}: {self} draws values near {self._largest:.3g} and "
+                f"{name}: {self} draws values near {self._largest:.3g} and "
                 f"{like.dtype} ends at {limit:.3g}. Use less noise or a wider dtype."
             )
         # Half precision is too coarse to draw in.
         wide = torch.promote_types(like.dtype, torch.float32)
-        eps = self._draw(Source(tuple(shape), wide, like.device, generator))
+        eps = self._draw(Source(shape, wide, like.device, generator))
         return eps if wide == like.dtype else eps.clamp(-limit, limit).to(like.dtype)
 
     def log_prob(self, eps: Tensor) -> Tensor:
@@ -121,6 +113,7 @@ class Family(ABC):
         >>> Laplace(1.0).log_prob(torch.tensor([0.0, 1.0]))
         tensor([-0.3466, -1.7608])
         """
+        checks.require_real(f"noise.{type(self).__name__}", eps=eps)
         law = self._eta if self.std > 0 else None
         if law is None:
             raise Unsupported(
@@ -128,7 +121,11 @@ class Family(ABC):
                 f"Use a continuous noise, such as Gaussian.from_variance({self.variance:g})."
             )
         make, *parameters = law
-        eta = make(*(torch.tensor(p, dtype=torch.float64) for p in parameters), validate_args=False)
+        wide = torch.float32 if eps.device.type == "mps" else torch.float64
+        eta = make(
+            *(torch.tensor(p, dtype=wide, device=eps.device) for p in parameters),
+            validate_args=False,
+        )
         ratio = eta.stddev / self.std
         value = eps * ratio + eta.mean
         inside = eta.support.check(value)

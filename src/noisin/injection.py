@@ -15,7 +15,7 @@ from torch import Generator, nn
 from noisin import checks
 from noisin.checks import one_of
 from noisin.drawing import Drawing
-from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.errors import InvalidValue, Unsupported
 from noisin.functional import Mode, Share
 from noisin.noise import Noise, validate
 
@@ -65,11 +65,7 @@ class Injected(Drawing):
         one_of(f"{name}: mode", mode, get_args(Mode))
         one_of(f"{name}: feedback", feedback, (True, False))
         one_of(f"{name}: share", share, get_args(Share))
-        if not isinstance(generator, Generator | None):
-            raise InvalidType(
-                f"{name}: generator must be a torch.Generator or None, got {generator!r}. "
-                f"To seed one, use torch.Generator().manual_seed({generator!r})."
-            )
+        checks.require_generator(name, generator)
         self.noise = self._checked_noise(noise)
         self.noise_mode = mode
         self.feedback = feedback

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidValue
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,6 @@ class Layout:
         """Read the layout of an RNN's input."""
         if isinstance(input, PackedSequence):
             return cls(tuple(input.batch_sizes.tolist()), packed=input)
-        if not isinstance(input, Tensor):
-            raise InvalidType(
-                f"RNN: expected a tensor or a PackedSequence, got {type(input).__name__}. "
-                f"Convert it with torch.as_tensor."
-            )
         if input.dim() not in (2, 3):
             raise InvalidValue(
                 f"RNN: expected an input of 2 dimensions (T, F) or 3 (a batch), got "

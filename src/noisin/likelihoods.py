@@ -37,10 +37,9 @@ tensor([0.6931, 2.1269])
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +47,8 @@ from torch import Generator, Tensor
 
 from noisin import checks
 from noisin.errors import InvalidType, InvalidValue
+from noisin.exponential import Checked, float_dtype, wide
+from noisin.exponential import Likelihood as Likelihood
 
 # torch.poisson counts in int64 and returns negative counts, silently, beyond its range.
 LARGEST_RATE = 2.0**62
@@ -55,90 +56,9 @@ LARGEST_RATE = 2.0**62
 VARIANCES = (1e-30, 1e30)
 
 
-class Likelihood(ABC):
-    """An exponential family. The paper's letters name its parts; ``nll`` is what training needs.
-
-    ``event_dim`` is 1 if the last dimension of s describes one observation together, as for the
-    categorical, and 0 if every entry of s has an observation of its own.
-    """
-
-    event_dim: ClassVar[int] = 0
-
-    @abstractmethod
-    def A(self, s: Tensor) -> Tensor:
-        """The log-normaliser, one value per observation."""
-
-    @abstractmethod
-    def T(self, x: Tensor, like: Tensor) -> Tensor:
-        """The sufficient statistic, in the shape and dtype of the natural parameter ``like``."""
-
-    @abstractmethod
-    def mean(self, s: Tensor) -> Tensor:
-        """``E[x]``, in the shape of s (of a categorical x, the mean of its one-hot)."""
-
-    @abstractmethod
-    def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
-        """Draw one x per observation, independently. No gradient flows through it."""
-
-    def log_nu(self, x: Tensor) -> Tensor:
-        """The log of the base measure, in x's dtype (the default one where x is integer)."""
-        return torch.zeros_like(x, dtype=_float_dtype(x))
-
-    def nll(self, s: Tensor, x: Tensor) -> Tensor:
-        """``-log p(x | s) = A(s) - s·T(x) - log nu(x)``, one value per observation.
-
-        The terms cancel where s is large, so each likelihood below has a stable form of its own.
-        Those compute in float32 at least, and return that for a half-precision s.
-        """
-        product = s * self.T(x, like=s)
-        return self.A(s) - (product.sum(-1) if self.event_dim else product) - self.log_nu(x)
-
-    def hessian(self, s: Tensor) -> Callable[[Tensor], Tensor]:
-        """The operator ``v ↦ ∇²A(s) v`` for v of the shape of s; its matrix is never formed."""
-        gradient = torch.func.grad(lambda s: self.A(s).sum())
-        product = torch.func.vjp(gradient, s)[1]  # the Hessian is symmetric: vᵀH = Hv
-        return lambda v: product(v)[0]
-
-
-class _Checked(Likelihood):
-    """A likelihood that looks at x before it believes it."""
-
-    support: ClassVar[str]
-    advice: ClassVar[str]
-
-    @abstractmethod
-    def _supports(self, x: Tensor, s: Tensor) -> Tensor:
-        """Where x is a value that the likelihood can produce."""
-
-    def _check(self, s: Tensor, x: Tensor) -> None:
-        name = f"likelihoods.{type(self).__name__}"
-        checks.require_tensors(name, s=s, x=x)
-        if not s.is_floating_point():
-            raise InvalidType(
-                f"{name}: the natural parameter s must be a floating-point tensor, got {s.dtype}. "
-                "Convert it, e.g. s.float()."
-            )
-        if x.shape != s.shape[: s.dim() - self.event_dim] or s.dim() < self.event_dim:
-            raise InvalidValue(
-                f"{name}: x has shape {tuple(x.shape)} and s has shape {tuple(s.shape)}; expected "
-                + ("s.shape == (*x.shape, O)" if self.event_dim else "equal shapes")
-                + ", one x for each law that s describes. Reshape or expand x."
-            )
-        if checks.values_known(x) and not (ok := self._supports(x, s)).all():
-            raise InvalidValue(
-                f"{name}: x must be {self.support}, got {x[~ok][0].item()} with s of shape "
-                f"{tuple(s.shape)}. {self.advice}"
-            )
-
-    def T(self, x: Tensor, like: Tensor) -> Tensor:
-        """``x``, unless the likelihood says otherwise."""
-        self._check(like, x)
-        return x.to(like.dtype)
-
-
 @final
 @dataclass(frozen=True)
-class Bernoulli(_Checked):
+class Bernoulli(Checked):
     """Binary data: ``p(x = 1 | s) = 1 / (1 + exp(-s))``.
 
     >>> Bernoulli().nll(s=torch.tensor([0.0, 50.0]), x=torch.tensor([1, 1]))
@@ -153,31 +73,35 @@ class Bernoulli(_Checked):
 
     def A(self, s: Tensor) -> Tensor:
         """``log(1 + exp(s))``."""
+        checks.require_real(self._name, s=s)
         return -F.logsigmoid(-s)  # F.softplus is cut off at 20, and float64 can tell
 
     def mean(self, s: Tensor) -> Tensor:
         """``p = 1 / (1 + exp(-s))``."""
+        checks.require_real(self._name, s=s)
         return s.sigmoid()
 
     def hessian(self, s: Tensor) -> Callable[[Tensor], Tensor]:
         """``v ↦ p (1 - p) v``."""
+        checks.require_real(self._name, s=s)
         variance = s.sigmoid() * (-s).sigmoid()
-        return lambda v: variance * v
+        return self._operator(s, lambda v: variance * v)
 
     def nll(self, s: Tensor, x: Tensor) -> Tensor:
         """``log(1 + exp(∓s))``, so that a small nll keeps its digits."""
         self._check(s, x)
-        s = _wide(s)
+        s = wide(s)
         return -F.logsigmoid((2 * x.to(s.dtype) - 1) * s)
 
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw zeros and ones, in the dtype of s."""
-        return torch.bernoulli(_wide(s.detach()).sigmoid(), generator=generator).to(s.dtype)
+        self._check_draw(s, generator)
+        return torch.bernoulli(wide(s.detach()).sigmoid(), generator=generator).to(s.dtype)
 
 
 @final
 @dataclass(frozen=True)
-class Gaussian(_Checked):
+class Gaussian(Checked):
     """Real-valued data: ``x ~ N(s, variance)``. The natural parameter is the mean.
 
     >>> Gaussian(variance=4.0).nll(s=torch.tensor([0.0, 1.0]), x=torch.tensor([0.0, 3.0]))
@@ -197,6 +121,7 @@ class Gaussian(_Checked):
 
     def A(self, s: Tensor) -> Tensor:
         """``s² / (2σ²)``."""
+        checks.require_real(self._name, s=s)
         return s.square() / (2 * self.variance)
 
     def T(self, x: Tensor, like: Tensor) -> Tensor:
@@ -205,7 +130,8 @@ class Gaussian(_Checked):
 
     def log_nu(self, x: Tensor) -> Tensor:
         """``-x² / (2σ²) - log(2πσ²) / 2``."""
-        return -x.to(_float_dtype(x)).square() / (2 * self.variance) - self._log_scale
+        checks.require_numbers(self._name, x=x)
+        return -x.to(float_dtype(x)).square() / (2 * self.variance) - self._log_scale
 
     @property
     def _log_scale(self) -> float:
@@ -213,27 +139,30 @@ class Gaussian(_Checked):
 
     def mean(self, s: Tensor) -> Tensor:
         """``s``."""
+        checks.require_real(self._name, s=s)
         return s
 
-    def hessian(self, s: Tensor) -> Callable[[Tensor], Tensor]:  # noqa: ARG002
+    def hessian(self, s: Tensor) -> Callable[[Tensor], Tensor]:
         """``v ↦ v / σ²``."""
-        return lambda v: v / self.variance
+        checks.require_real(self._name, s=s)
+        return self._operator(s, lambda v: v / self.variance)
 
     def nll(self, s: Tensor, x: Tensor) -> Tensor:
         """``(x - s)² / (2σ²) + log(2πσ²) / 2``."""
         self._check(s, x)
-        s = _wide(s)
+        s = wide(s)
         return (x.to(s.dtype) - s).square() / (2 * self.variance) + self._log_scale
 
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw real numbers, in the dtype of s."""
+        self._check_draw(s, generator)
         noise = torch.randn(s.shape, dtype=s.dtype, device=s.device, generator=generator)
         return s.detach() + math.sqrt(self.variance) * noise
 
 
 @final
 @dataclass(frozen=True)
-class Poisson(_Checked):
+class Poisson(Checked):
     """Counts: ``x ~ Poisson(exp(s))``.
 
     Where exp(s) exceeds the range of the dtype (s > 88.7 in float32, 709.7 in float64), the nll and
@@ -252,25 +181,29 @@ class Poisson(_Checked):
 
     def A(self, s: Tensor) -> Tensor:
         """``exp(s)``."""
+        checks.require_real(self._name, s=s)
         return s.exp()
 
     def log_nu(self, x: Tensor) -> Tensor:
         """``-log x!``."""
-        return -torch.lgamma(x.to(_float_dtype(x)) + 1)
+        checks.require_numbers(self._name, x=x)
+        return -torch.lgamma(x.to(float_dtype(x)) + 1)
 
     def mean(self, s: Tensor) -> Tensor:
         """``exp(s)``."""
+        checks.require_real(self._name, s=s)
         return s.exp()
 
     def hessian(self, s: Tensor) -> Callable[[Tensor], Tensor]:
         """``v ↦ exp(s) v``."""
+        checks.require_real(self._name, s=s)
         variance = s.exp()
-        return lambda v: variance * v
+        return self._operator(s, lambda v: variance * v)
 
     def nll(self, s: Tensor, x: Tensor) -> Tensor:
         """``exp(s) - s x + log x!``."""
         self._check(s, x)
-        result = _wide(s).dtype
+        result = wide(s).dtype
         # Near s = log x the three terms, each of the size of x log x, all but cancel.
         exact = torch.float32 if s.device.type == "mps" else torch.float64
         s, x = s.to(exact), x.to(exact)
@@ -279,7 +212,8 @@ class Poisson(_Checked):
 
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw counts, in the dtype of s."""
-        rate = _wide(s.detach()).exp()
+        self._check_draw(s, generator)
+        rate = wide(s.detach()).exp()
         if checks.values_known(rate) and not (rate <= LARGEST_RATE).all():
             raise InvalidValue(
                 f"likelihoods.Poisson: cannot draw counts at the rate exp(s) = {rate.max():.3g}, "
@@ -290,7 +224,7 @@ class Poisson(_Checked):
 
 @final
 @dataclass(frozen=True)
-class Categorical(_Checked):
+class Categorical(Checked):
     """One of O classes, by number: ``p(x | s) = exp(s_x) / Σ_j exp(s_j)``.
 
     The last dimension of s is the O outputs, and ``x.shape == s.shape[:-1]``.
@@ -308,15 +242,24 @@ class Categorical(_Checked):
         return (x >= 0) & (x < s.shape[-1])
 
     def _check(self, s: Tensor, x: Tensor) -> None:
-        if isinstance(x, Tensor) and (x.is_floating_point() or x.dtype == torch.bool):
+        if isinstance(x, Tensor) and x.dtype not in checks.INTEGERS:
             raise InvalidType(
                 f"likelihoods.Categorical: x must hold integer class numbers, got {x.dtype}. "
                 "Convert one-hot or probability targets with x.argmax(-1)."
             )
         super()._check(s, x)
 
+    def _check_outputs(self, s: Tensor) -> None:
+        checks.require_real(self._name, s=s)
+        if s.dim() == 0 or s.shape[-1] == 0:
+            raise InvalidValue(
+                f"{self._name}: the last dimension of s is the O outputs, 1 or more, got s of "
+                f"shape {tuple(s.shape)}."
+            )
+
     def A(self, s: Tensor) -> Tensor:
         """``log Σ_j exp(s_j)``."""
+        self._check_outputs(s)
         return s.logsumexp(-1)
 
     def T(self, x: Tensor, like: Tensor) -> Tensor:
@@ -326,17 +269,19 @@ class Categorical(_Checked):
 
     def mean(self, s: Tensor) -> Tensor:
         """``p = softmax(s)``, the mean of the one-hot."""
+        self._check_outputs(s)
         return s.softmax(-1)
 
     def hessian(self, s: Tensor) -> Callable[[Tensor], Tensor]:
         """``v ↦ p (v - pᵀv)``, which is ``(diag(p) - p pᵀ) v``."""
+        self._check_outputs(s)
         p = s.softmax(-1)
-        return lambda v: p * (v - (p * v).sum(-1, keepdim=True))
+        return self._operator(s, lambda v: p * (v - (p * v).sum(-1, keepdim=True)))
 
     def nll(self, s: Tensor, x: Tensor) -> Tensor:
         """``logsumexp(s) - s_x``, by torch's fused kernel: language models live on its speed."""
         self._check(s, x)
-        rows = _wide(s).reshape(-1, s.shape[-1])
+        rows = wide(s).reshape(-1, s.shape[-1])
         # No class number may mean "ignore": where values cannot be checked, -100 is an error too.
         ignore = torch.iinfo(torch.int64).min
         nll = F.cross_entropy(rows, x.long().reshape(-1), reduction="none", ignore_index=ignore)
@@ -344,7 +289,9 @@ class Categorical(_Checked):
 
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw class numbers, int64."""
-        p = _wide(s.detach()).softmax(-1).reshape(-1, s.shape[-1])
+        self._check_draw(s, generator)
+        self._check_outputs(s)
+        p = wide(s.detach()).softmax(-1).reshape(-1, s.shape[-1])
         return torch.multinomial(p, 1, generator=generator).reshape(s.shape[:-1])
 
 
@@ -354,15 +301,6 @@ LIKELIHOODS: Mapping[str, type[Likelihood]] = {
     "poisson": Poisson,
     "categorical": Categorical,
 }
-
-
-def _wide(s: Tensor) -> Tensor:
-    """In float32 at least: half precision would leave a likelihood two or three digits."""
-    return s.to(torch.promote_types(s.dtype, torch.float32))
-
-
-def _float_dtype(x: Tensor) -> torch.dtype:
-    return x.dtype if x.is_floating_point() else torch.get_default_dtype()
 
 
 def _checked_variance(value: object) -> float:
@@ -375,6 +313,6 @@ def _checked_variance(value: object) -> float:
     if not low <= value <= high:
         raise InvalidValue(
             f"likelihoods.Gaussian: variance is σ² of the observations and must lie in "
-            f"[{low:g}, {high:g}], got {value:g}. Scale the data so that σ² is near 1."
+            f"[{low:g}, {high:g}], got {value!r:.60}. Scale the data so that σ² is near 1."
         )
     return float(value)

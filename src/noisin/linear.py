@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function, forward_ad
 from torch.utils.checkpoint import checkpoint
 
-from noisin import checks
+from noisin import arguments, checks
 from noisin.chunked import Prediction
 from noisin.errors import InvalidValue
 from noisin.likelihoods import Categorical
@@ -204,9 +204,12 @@ def _check_linear(
             f"{where}: got the shapes {shapes}; expected z (..., H), V (H, O), x (...) and bias "
             "(O,). Of an nn.Linear or nn.Embedding, pass weight.t() as V."
         )
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-        raise InvalidValue(
-            f"{where}: chunk_size must be a whole number of rows, 1 or more, got {chunk_size!r}. "
-            "The default is 256."
-        )
+    checks.require_real(where, z=z, V=V, **({} if bias is None else {"bias": bias}))
+    checks.require_one_kind(where, z=z, V=V, bias=bias)
+    arguments.whole(
+        f"{where}: chunk_size",
+        chunk_size,
+        what="a whole number of rows",
+        advice="The default is 256.",
+    )
     checks.one_of(f"{where}: reduction", reduction, ("none", "sum", "mean"))

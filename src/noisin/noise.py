@@ -45,7 +45,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributions
 
-from noisin import variates
+from noisin import checks, variates
 from noisin.centred import Noise as Noise
 from noisin.centred import from_distribution as from_distribution
 from noisin.centred import probe, require_noise
@@ -175,6 +175,7 @@ class Logistic(ScaleFamily):
         """The log density of ``eps``; torch has no logistic distribution."""
         if self.gamma == 0:
             return super().log_prob(eps)
+        checks.require_real("noise.Logistic", eps=eps)
         rate = math.pi / (math.sqrt(3) * self.gamma)
         return math.log(rate) - eps * rate - 2 * torch.nn.functional.softplus(-eps * rate)
 

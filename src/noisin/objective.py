@@ -21,15 +21,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin import checks
+from noisin import arguments, checks
 from noisin.cells import NoisyCell, hidden, with_hidden
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidType, InvalidValue
+from noisin.exponential import require_likelihood
 from noisin.family import Family
 from noisin.functional import Mode
 from noisin.injection import noise_on
 from noisin.likelihoods import Likelihood
 
 Model = Callable[..., tuple[Tensor, Any]]
+NOISE_SAMPLES = "a whole number of noise samples"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,9 @@ class Batch:
     x: Tensor
     target: Tensor
     state: Any = None
+
+    def __post_init__(self) -> None:
+        checks.require_tensors("objective.Batch", x=self.x, target=self.target)
 
 
 @dataclass(frozen=True)
@@ -135,8 +140,18 @@ class Ensemble:
     likelihood: Likelihood
     state: Any
 
+    def __post_init__(self) -> None:
+        checks.require_real("objective.Ensemble", s=self.s)
+        require_likelihood("objective.Ensemble", self.likelihood)
+        if self.s.dim() < 3 or len(self.s) == 0:
+            raise InvalidValue(
+                f"objective.Ensemble: expected s of shape (K, T, N, ...) with K > 0, got "
+                f"{tuple(self.s.shape)}."
+            )
+
     def arithmetic(self, x: Tensor) -> Tensor:
         """``log (1/K) Σ_k p(x | s_k)``: the mixture of the predictions."""
+        checks.require_tensors("objective.Ensemble", x=x)
         K = len(self.s)
         nll = self.likelihood.nll(s=self.s, x=x.unsqueeze(0).expand(K, *x.shape))
         return _log_mean_exp(-nll.flatten(3).sum(-1) if nll.dim() > 3 else -nll)
@@ -179,6 +194,7 @@ def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> T
     tensor(-0.9189)
     """
     checks.one_of("transition_log_density: mode", mode, ("multiplicative", "additive"))
+    _check_transition(z, f, noise)
     if mode == "additive":
         return noise.log_prob(z - f).sum(-1)
     if checks.values_known(f) and (f == 0).any():
@@ -193,6 +209,26 @@ def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> T
     return (noise.log_prob(z / f - 1) - f.abs().log()).sum(-1)
 
 
+def _check_transition(z: Tensor, f: Tensor, noise: Family) -> None:
+    where = "transition_log_density"
+    checks.require_real(where, z=z, f=f)
+    checks.require_one_device(where, z=z, f=f)
+    if z.shape != f.shape or z.dim() == 0:
+        raise InvalidValue(
+            f"{where}: expected z and f of one shape (..., H), got {tuple(z.shape)} and "
+            f"{tuple(f.shape)}."
+        )
+    _require_density(where, noise)
+
+
+def _require_density(where: str, noise: object) -> None:
+    if not isinstance(noise, Family):
+        raise InvalidValue(
+            f"{where}: expected a noise with a density, got {noise!r:.60}. Use one of "
+            f"noise.FAMILIES."
+        )
+
+
 def log_joint(
     cell: NoisyCell, V: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, z: Tensor,
     likelihood: Likelihood,
@@ -204,26 +240,46 @@ def log_joint(
     natural parameter of its observation. Training fits the prior's W: with the prior itself for q,
     the objective is an ELBO.
     """
-    law = cell.noise
-    if not isinstance(law, Family):
-        raise InvalidValue(
-            f"log_joint: expected a noise with a density, got {law!r}. Use one of noise.FAMILIES."
+    arguments.instance(
+        "log_joint: cell", cell, NoisyCell, "Wrap a cell of your own: noisin.Noisy(cell, noise)."
+    )
+    checks.require_tensors("log_joint", x=x, target=target)
+    checks.require_real("log_joint", z=z)
+    require_likelihood("log_joint", likelihood)
+    if not callable(V) or isinstance(V, type) or not checks.takes(V, 1):
+        raise InvalidType(
+            f"log_joint: V must map a state to a natural parameter, got {type(V).__name__}. Pass a "
+            f"function or a module, such as torch.nn.Linear(H, O)."
         )
+    law = cell.noise
+    _require_density("log_joint", law)
+    assert isinstance(law, Family)
     if not cell.feedback or cell.share != "step":
         raise InvalidValue(
             "log_joint: z must be what the recurrence reads, with fresh noise at each step. Use "
             "feedback=True and share='step'."
         )
-    if not len(x) == len(target) == len(z):
+    if (
+        min(x.dim(), target.dim()) < 2
+        or z.dim() != 3
+        or not (x.shape[:2] == target.shape[:2] == z.shape[:2])
+    ):
         raise InvalidValue(
-            f"log_joint: expected as many steps in x, target and z, got {len(x)}, {len(target)} "
-            f"and {len(z)}."
+            f"log_joint: expected as many steps and rows in x, target and z, (T, N, ...), got "
+            f"{tuple(x.shape)}, {tuple(target.shape)} and {tuple(z.shape)}."
         )
     total, state = z.new_zeros(z.shape[1]), None
     for t in range(len(x)):
         clean = cell.transition(x[t], state)
+        h = hidden(cell, clean)
+        checks.require_one_kind("log_joint", z=z, h=h)
+        if z[t].shape != h.shape:
+            raise InvalidValue(
+                f"log_joint: expected z of shape {(len(x), *h.shape)}, as the cell's h, got "
+                f"{tuple(z.shape)}."
+            )
         nll = likelihood.nll(s=V(z[t]), x=target[t])
-        prior = transition_log_density(z[t], hidden(cell, clean), law, cell.noise_mode)
+        prior = transition_log_density(z[t], h, law, cell.noise_mode)
         total = total + prior - nll.reshape(len(nll), -1).sum(-1)
         state = with_hidden(cell, clean, z[t])
     return total
@@ -231,8 +287,8 @@ def log_joint(
 
 def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor, Any]:
     """``s`` and the state of K noise samples of every row: row n of sample k is row k·N + n."""
-    if isinstance(K, bool) or not isinstance(K, int) or K < 1:
-        raise InvalidValue(f"K is the number of noise samples and must be 1 or more, got {K!r}.")
+    arguments.whole("objective: K", K, what=NOISE_SAMPLES)
+    checks.require_model("objective", model)
     _, N = _window(x)
     if getattr(model, "batch_first", False):
         raise InvalidValue(
@@ -240,7 +296,8 @@ def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor,
             "batch_first=True. Wrap it in a module that transposes."
         )
     with noise_on(model) if isinstance(model, nn.Module) else nullcontext():
-        s, state = model(_fold(x, N, K), _fold_state(state, N, K))
+        output = model(_fold(x, N, K), _fold_state(state, N, K))
+    s, state = checks.model_output("objective", output)
     if s.shape[:2] != (len(x), K * N):
         raise InvalidValue(
             f"objective: expected the model to return s of shape (T, N, ...) with T = {len(x)} "
@@ -289,8 +346,8 @@ def likelihood_of(model: Model, likelihood: Likelihood | None) -> Likelihood:
     found = getattr(model, "likelihood", None) if likelihood is None else likelihood
     if not isinstance(found, Likelihood):
         raise InvalidValue(
-            f"objective: expected a likelihood, got {found!r}. Give it as likelihood=..., or set "
-            f"{type(model).__name__}.likelihood."
+            f"objective: expected a likelihood, got {found!r:.60}. Give it as likelihood=..., or "
+            f"set {type(model).__name__}.likelihood."
         )
     return found
 

@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin import checks, functional
+from noisin import checks, drop_ins, functional
 from noisin.functional import States
 from noisin.injection import Site, warn_of_growth
 from noisin.layout import Layout
@@ -49,6 +49,8 @@ class RNN(NoisyStack, nn.RNN):
     >>> z.shape, torch.equal(z[-1], z_n[0])
     (torch.Size([5, 1, 3]), True)
     """
+
+    _torch_arguments = drop_ins.with_nonlinearity(drop_ins.STACK_ARGUMENTS)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Torch takes the nonlinearity as its fourth positional argument too, and knows no sigmoid.

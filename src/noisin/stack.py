@@ -8,14 +8,14 @@ as can be and run by torch's kernel, with noise on what it emits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import _VF, Generator, Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from noisin import checks, functional, kernels
+from noisin import checks, drop_ins, functional, kernels
 from noisin.errors import InvalidValue, Unsupported
 from noisin.functional import Mode, Share, States, Weights
 from noisin.injection import Injected, Noises
@@ -33,6 +33,7 @@ class NoisyStack(Injected, nn.RNNBase):
     """Torch's stack of recurrent layers with noise on the hidden state of each, or of the last."""
 
     noisy_layers: NoisyLayers
+    _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.STACK_ARGUMENTS
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class NoisyStack(Injected, nn.RNNBase):
         generator: Generator | None = None,
         **kwargs: Any,
     ) -> None:
+        drop_ins.torch_arguments(type(self).__name__, self._torch_arguments, args, kwargs)
         super().__init__(*args, **kwargs)
         self._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
         self._place(noisy_layers)
@@ -93,11 +95,16 @@ class NoisyStack(Injected, nn.RNNBase):
         Returns:
             The noisy output z and the state that the recurrence carries on, laid out as torch's.
         """
+        name = type(self).__name__
+        drop_ins.sequence_input(name, input)
+        if hx is not None:
+            checks.state_parts(name, hx, len(self._state_sizes))
         if eps is None and not self._noise_acts():
             return self._clean_forward(input, hx)
         layout = Layout.of(input, self.batch_first)
         layers = self._injecting_layers(eps is not None)
-        noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers)
+        like = layout.enter(input)
+        noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
         return self._run(input, hx, layout, layers, noise)
 
     def _clean_forward(self, input: Input, hx: Any) -> Any:
@@ -109,6 +116,7 @@ class NoisyStack(Injected, nn.RNNBase):
         The same seed gives what ``forward`` would draw, but for the dropout in between. Layers
         without noise and padding have zeros.
         """
+        drop_ins.sequence_input(type(self).__name__, input)
         layout = Layout.of(input, self.batch_first)
         like, layers = layout.enter(input), self._injecting_layers(given=False)
         shape = (*layout.lead, self._directions * self._output_size)
@@ -136,11 +144,11 @@ class NoisyStack(Injected, nn.RNNBase):
     def _noise_acts(self) -> bool:
         return super()._noise_acts() and bool(self._injecting_layers(given=False))
 
-    def _given(self, eps: Tensor, layout: Layout, layers: list[int]) -> NoiseOf:
+    def _given(self, eps: Tensor, layout: Layout, layers: list[int], like: Tensor) -> NoiseOf:
         D = self._directions
         used = [layer * D + d for layer in layers for d in range(D)]
         given = checks.given_noise(
-            type(self).__name__, eps, layout, self.num_layers * D, self._output_size, used
+            type(self).__name__, eps, layout, self.num_layers * D, self._output_size, used, like
         )
         return lambda layer, like: _concatenated([given[layer * D + d].to(like) for d in range(D)])
 
@@ -212,6 +220,12 @@ class NoisyStack(Injected, nn.RNNBase):
             state = checks.initial_state(name, hx, layout, layers, self._state_sizes, x)
         self._update_flat_weights()
         self.check_input(x, None if layout.packed is None else layout.packed.batch_sizes)
+        weight = self._flat_weights[0]
+        if weight is not None and x.device != weight.device:
+            raise InvalidValue(
+                f"{type(self).__name__}: expected an input on {weight.device}, as the weights, got "
+                f"one on {x.device}. Move it with .to()."
+            )
         return state
 
     def _loop(

@@ -28,6 +28,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from noisin import checks
+from noisin.centred import require_noise
+from noisin.exponential import require_likelihood
 from noisin.likelihoods import Likelihood
 from noisin.noise import Noise
 
@@ -47,18 +50,18 @@ class NoiseContract:
 
     def test_mean_is_zero(self) -> None:
         """``E[eps] = 0``: without it the noise-injected RNN is biased."""
-        std = torch.tensor(self.noise().variance, dtype=torch.float64).sqrt()
+        std = torch.tensor(self._noise().variance, dtype=torch.float64).sqrt()
         _assert_mean(self._draws(), torch.zeros(2, dtype=torch.float64), std, "mean of eps")
 
     def test_variance_is_as_stated(self) -> None:
         """``E[eps²] = variance``, which sets the strength of the regularizer."""
         squares = self._draws().square()
-        stated = torch.tensor(self.noise().variance, dtype=torch.float64).expand(2)
+        stated = torch.tensor(self._noise().variance, dtype=torch.float64).expand(2)
         _assert_mean(squares, stated, squares.std(0), "mean of eps²")
 
     def test_entries_are_independent(self) -> None:
         """Neighbours along each dimension are uncorrelated."""
-        eps, variance = self._draws(), self.noise().variance
+        eps, variance = self._draws(), self._noise().variance
         for a, b in ((eps[1:], eps[:-1]), (eps[:, 1:], eps[:, :-1])):
             product = (a * b).mean(1)
             std = torch.tensor(variance / math.sqrt(a.shape[1]), dtype=torch.float64)
@@ -69,7 +72,7 @@ class NoiseContract:
         for dtype in self.dtypes:
             for shape in ((3, 4, 5), (2, 0, 5)):
                 like = torch.empty((), dtype=dtype)
-                eps = self.noise().sample(shape, like=like, generator=self._generator())
+                eps = self._noise().sample(shape, like=like, generator=self._generator())
                 assert (tuple(eps.shape), eps.dtype) == (shape, dtype)
                 assert eps.isfinite().all()
 
@@ -79,13 +82,16 @@ class NoiseContract:
         assert torch.equal(self._draws(), self._draws()), "the same generator gave other draws"
         assert torch.equal(before, torch.get_rng_state()), "sample used the global generator"
 
+    def _noise(self) -> Noise:
+        return require_noise(self.noise())
+
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
 
     def _draws(self) -> Tensor:
         like = torch.empty((), dtype=torch.float64)
         shape = (self.num_draws // 2, 2)
-        return self.noise().sample(shape, like=like, generator=self._generator())
+        return self._noise().sample(shape, like=like, generator=self._generator())
 
 
 class LikelihoodContract:
@@ -115,7 +121,7 @@ class LikelihoodContract:
 
     def as_mean(self, x: Tensor, s: Tensor) -> Tensor:
         """x in the form whose expectation is ``mean(s)``: x itself, or T(x) if shapes differ."""
-        return x.to(s.dtype) if x.shape == s.shape else self.likelihood().T(x, like=s)
+        return x.to(s.dtype) if x.shape == s.shape else self._likelihood().T(x, like=s)
 
     # The density
 
@@ -126,7 +132,7 @@ class LikelihoodContract:
 
     def test_nll_is_that_of_the_exponential_family(self) -> None:
         """``nll = A(s) - s·T(x) - log nu(x)``, with the gradient ``∇A(s) - T(x)``."""
-        lik, (s, x, _) = self.likelihood(), self._table()
+        lik, (s, x, _) = self._likelihood(), self._table()
         s.requires_grad_()
         T = lik.T(x, like=s)
         product = (s * T).sum(-1) if lik.event_dim else s * T
@@ -138,32 +144,30 @@ class LikelihoodContract:
 
     def test_gradient_of_A_is_the_mean_of_T(self) -> None:  # noqa: N802
         """``∇A(s) = E[T(x)]``."""
-        lik, (s, x, p) = self.likelihood(), self._table()
+        lik, (s, x, p) = self._likelihood(), self._table()
         expected = self._expectation(lik.T(x, like=s), p)
-        s = self.natural_parameters().requires_grad_()
+        s = self._parameters().requires_grad_()
         assert_close(_gradient(lik.A(s), s), expected)
 
     def test_hessian_of_A_is_the_variance_of_T(self) -> None:  # noqa: N802
         """``∇²A(s) v = E[T̃ T̃·v]`` with ``T̃ = T(x) - E[T(x)]``."""
-        lik, (s, x, p) = self.likelihood(), self._table()
+        lik, (s, x, p) = self._likelihood(), self._table()
         T = lik.T(x, like=s)
         centred = T - self._expectation(T, p)
         v = self._direction(0)
         product = (centred * v).sum(-1, keepdim=True) if lik.event_dim else centred * v
-        assert_close(
-            lik.hessian(self.natural_parameters())(v), self._expectation(centred * product, p)
-        )
+        assert_close(lik.hessian(self._parameters())(v), self._expectation(centred * product, p))
 
     def test_hessian_is_the_second_derivative_of_A(self) -> None:  # noqa: N802
         """By differentiating A twice."""
-        lik, v = self.likelihood(), self._direction(0)
-        s = self.natural_parameters().requires_grad_()
+        lik, v = self._likelihood(), self._direction(0)
+        s = self._parameters().requires_grad_()
         first = _gradient(lik.A(s), s, create_graph=True)
         assert_close(lik.hessian(s)(v), _gradient(first * v, s))
 
     def test_hessian_is_symmetric_and_positive(self) -> None:
         """``uᵀHv = vᵀHu`` and ``vᵀHv ≥ 0``."""
-        H = self.likelihood().hessian(self.natural_parameters())
+        H = self._likelihood().hessian(self._parameters())
         u, v = self._direction(0), self._direction(1)
         assert_close((u * H(v)).sum(), (v * H(u)).sum())
         form = (v * H(v)).sum(-1)
@@ -173,7 +177,7 @@ class LikelihoodContract:
         """``mean(s) = E[x]``."""
         s, x, p = self._table()
         expected = self._expectation(self.as_mean(x, s), p)
-        assert_close(self.likelihood().mean(self.natural_parameters()), expected)
+        assert_close(self._likelihood().mean(self._parameters()), expected)
 
     # Its draws
 
@@ -182,8 +186,8 @@ class LikelihoodContract:
         s, x, p = self._table()
         values = self.as_mean(x, s)
         mean = self._expectation(values, p)
-        s = self.natural_parameters().expand(self.num_draws, *mean.shape)
-        draws = self.as_mean(self.likelihood().sample(s, generator=self._generator()), s)
+        s = self._parameters().expand(self.num_draws, *mean.shape)
+        draws = self.as_mean(self._likelihood().sample(s, generator=self._generator()), s)
         for power in (1, 2):
             moments = (values - mean) ** power
             expected = self._expectation(moments, p)
@@ -192,23 +196,33 @@ class LikelihoodContract:
 
     def test_draws_are_reproducible(self) -> None:
         """They follow the generator, and leave the global one alone."""
-        s, before = self.natural_parameters(), torch.get_rng_state()
-        first, second = (self.likelihood().sample(s, generator=self._generator()) for _ in "ab")
+        s, before = self._parameters(), torch.get_rng_state()
+        first, second = (self._likelihood().sample(s, generator=self._generator()) for _ in "ab")
         assert torch.equal(first, second), "the same generator state gave other draws"
         assert torch.equal(before, torch.get_rng_state()), "sample used the global generator"
 
     # Helpers
 
+    def _likelihood(self) -> Likelihood:
+        likelihood = self.likelihood()
+        require_likelihood("LikelihoodContract", likelihood)
+        return likelihood
+
+    def _parameters(self) -> Tensor:
+        s = self.natural_parameters()
+        checks.require_real("LikelihoodContract: natural_parameters()", s=s)
+        return s
+
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
 
     def _direction(self, number: int) -> Tensor:
-        shape = (2, *self.natural_parameters().shape)
+        shape = (2, *self._parameters().shape)
         return torch.randn(shape, dtype=torch.float64, generator=self._generator())[number]
 
     def _table(self) -> tuple[Tensor, Tensor, Tensor]:
         """Every x of the support at every s, and its weighted density: s, x, p."""
-        lik, s = self.likelihood(), self.natural_parameters()
+        lik, s = self._likelihood(), self._parameters()
         x, weights = self.support()
         batch = s.shape[: s.dim() - lik.event_dim]
         x = x.reshape(len(x), *(1 for _ in batch), *x.shape[1:]).expand(-1, *batch, *x.shape[1:])
@@ -219,7 +233,7 @@ class LikelihoodContract:
         return s, x, weights.to(s.dtype).reshape(-1, *(1 for _ in batch)) * p
 
     def _expectation(self, values: Tensor, p: Tensor) -> Tensor:
-        return (values * (p.unsqueeze(-1) if self.likelihood().event_dim else p)).sum(0)
+        return (values * (p.unsqueeze(-1) if self._likelihood().event_dim else p)).sum(0)
 
 
 def _gradient(y: Tensor, s: Tensor, create_graph: bool = False) -> Tensor:

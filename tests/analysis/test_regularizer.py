@@ -246,7 +246,7 @@ def test_a_finite_value_with_an_infinite_error_warns() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"K": 0}, "must be 1 or more, got 0"),
+        ({"K": 0}, "K must be a whole number of noise samples, 1 or more, got 0"),
         ({"K": 1.5}, "got 1.5"),
         ({"bias": torch.zeros(1)}, r"bias of shape \(7,\), got \(1,\)"),
         ({"h": torch.zeros(0, H)}, r"got \(0, 4\)"),

@@ -169,9 +169,9 @@ def test_inside_no_grad(context: Any) -> None:
 
 def test_bad_numbers() -> None:
     m, x = model(likelihoods.Gaussian()), torch.randn(T, N, F, **D64)
-    with pytest.raises(InvalidValue, match="draws must be 1 or more, got 0"):
+    with pytest.raises(InvalidValue, match="draws must be a whole number, 1 or more, got 0"):
         analysis.fisher_penalty(m, x, draws=0)
-    with pytest.raises(InvalidValue, match="must be 1 or more"):
+    with pytest.raises(InvalidValue, match="K must be a whole number of noise samples, 1 or more"):
         analysis.expected_kl(m, x, K=0)
 
 

@@ -256,7 +256,7 @@ def test_bad_input() -> None:
     for arguments, message in (
         ((rnn, torch.zeros(5, 2, F)), r"\(T, F\) in float32 or float64, got \(5, 2, 3\)"),
         ((rnn, x.bfloat16()), "bfloat16"),
-        ((rnn, x, 10), "rows must be 1000 or more"),
+        ((rnn, x, 10), "rows must be a whole number, 1000 or more"),
         ((rnn, x, 1000, 0.0), r"probability in \(0, 1\)"),
         ((nn.LSTM(F, H, bidirectional=True), x), "without noise cannot be run step by step"),
         ((rnn, x, 1000, 1e-6, "layer"), "kind must be"),

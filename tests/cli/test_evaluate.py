@@ -121,9 +121,9 @@ def test_generate(run: Path, capsys: Any) -> None:
         (["evaluate", "--temperature", "0"], "temperature must be a finite number above 0"),
         (["evaluate", "--method", "marginal", "--samples", "0"], "must lie in 1 to 10000, got 0"),
         (["evaluate", "--method", "marginal", "--samples", "9" * 20], "must lie in 1 to 10000"),
-        (["generate", "--length", "-1"], "must be 0 or more, got -1"),
+        (["generate", "--length", "-1"], "0 or more, got -1"),
         (["generate", "--temperature", "-1"], "got -1.0"),
-        (["generate", "--top-k", "0"], "must be 1 or more"),
+        (["generate", "--top-k", "0"], "1 or more, got 0"),
         (["generate", "--seed", "-1"], "seed must be a whole number"),
     ],
 )

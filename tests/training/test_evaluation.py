@@ -186,8 +186,8 @@ def test_in_strong_mode_the_geometric_ensemble_is_the_clean_model() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"K": 0}, "K is the number of noise samples and must be 1 or more, got 0"),
-        ({"K": 2.5}, "K is"),
+        ({"K": 0}, "K must be a whole number of noise samples, 1 or more, got 0"),
+        ({"K": 2.5}, "K must be"),
         ({"temperature": 0}, "temperature must be a finite number above 0, got 0"),
         ({"temperature": math.nan}, "got nan"),
         ({"temperature": "1"}, "got '1'"),

@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from noisin import checks
+from noisin import arguments, checks
 from noisin.centred import require_noise
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidValue
+from noisin.exponential import require_likelihood
 from noisin.functional import Mode, inject
 from noisin.likelihoods import Categorical, Likelihood, Poisson
 from noisin.linear import transforming
@@ -71,8 +72,8 @@ def explicit_regularizer(
     >>> bool((reg.monte_carlo - 0.025).abs() < 6 * reg.stderr)
     True
     """
-    if isinstance(K, bool) or not isinstance(K, int) or K < 1:
-        raise InvalidValue(f"K is the number of noise samples and must be 1 or more, got {K!r}.")
+    arguments.whole("explicit_regularizer: K", K, what="a whole number of noise samples")
+    checks.require_generator("explicit_regularizer", generator)
     closed = Penalty(likelihood, noise, mode)(h, V, bias).sum()
     if isinstance(likelihood, Poisson):
         _warn_if_infinite(V, h, noise, mode)
@@ -101,13 +102,9 @@ class Penalty:
 
     def __post_init__(self) -> None:
         checks.one_of("Penalty: mode", self.mode, ("multiplicative", "additive"))
-        if not isinstance(self.likelihood, Likelihood):
-            raise InvalidType(f"Penalty: expected a likelihood, got {self.likelihood!r}.")
+        require_likelihood("Penalty", self.likelihood)
         require_noise(self.noise)
-        if not isinstance(self.chunk_size, int) or self.chunk_size < 1:
-            raise InvalidValue(
-                f"Penalty: chunk_size is a number of outputs, 1 or more, got {self.chunk_size!r}."
-            )
+        arguments.whole("Penalty: chunk_size", self.chunk_size, what="a whole number of outputs")
 
     def __call__(self, h: Tensor, V: Tensor, bias: Tensor | None = None) -> Tensor:
         """``½ v Σ_j w_j (V ∇²A Vᵀ)_jj`` per row and step."""
@@ -129,6 +126,7 @@ def output_curvature(
     whole, whether or not gradients are wanted. Any other likelihood with joint outputs is served by
     its Hessian operator, unit by unit.
     """
+    checks.require_real("analysis", h=h, V=V, **({} if bias is None else {"bias": bias}))
     if V.dim() != 2 or h.shape[-1:] != V.shape[:1] or h.numel() == 0 or V.numel() == 0:
         raise InvalidValue(
             f"analysis: expected h (..., H) and V (H, O), got {tuple(h.shape)} and "
@@ -138,6 +136,7 @@ def output_curvature(
         raise InvalidValue(
             f"analysis: expected a bias of shape {tuple(V.shape[1:])}, got {tuple(bias.shape)}."
         )
+    checks.require_one_kind("analysis", h=h, V=V, bias=bias)
     rows = h.reshape(-1, h.shape[-1])
     if isinstance(likelihood, Categorical):
         curvature = _categorical_curvature(V, rows, bias, chunk_size)

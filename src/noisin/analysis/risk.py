@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin import checks, objective
+from noisin import arguments, checks, objective
 from noisin.analysis.regularizer import bregman
 from noisin.errors import InvalidValue
 from noisin.injection import as_training, injected_modules, noise_on
@@ -30,6 +30,11 @@ class Measured:
     @classmethod
     def of(cls, samples: Tensor) -> Measured:
         """The mean of samples; the error of a single one is nan."""
+        checks.require_real("Measured", samples=samples)
+        if samples.dim() != 1 or len(samples) == 0:
+            raise InvalidValue(
+                f"Measured: expected samples of shape (K,) with K > 0, got {tuple(samples.shape)}."
+            )
         if len(samples) == 1:
             return cls(samples[0], samples.new_tensor(math.nan))
         return cls(samples.mean(), samples.std() / math.sqrt(len(samples)))
@@ -116,15 +121,16 @@ def fisher_penalty(
     """
     checks.require_module("fisher_penalty", model)
     likelihood = objective.likelihood_of(model, likelihood)
+    checks.require_model("fisher_penalty", model)
+    checks.require_tensors("fisher_penalty", x=x)
+    arguments.whole("fisher_penalty: draws", draws)
     with _noise_at_zero(model) as probes, torch.enable_grad():
-        s, _ = model(x, state)
+        s, _ = checks.model_output("fisher_penalty", model(x, state))
     if not probes:
         raise InvalidValue(
             f"fisher_penalty: {type(model).__name__} drew no noise. Give its modules some: "
             f"noisin.set_noise(model, noise)."
         )
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise InvalidValue(f"fisher_penalty: draws must be 1 or more, got {draws!r}.")
     values = []
     for _ in range(draws):
         with torch.enable_grad():

@@ -42,10 +42,12 @@ class Runner:
         checks.require_module("check_unbiased", module)
         recurrent = isinstance(module, nn.RNNBase)
         self.module = module
-        self.kind = kind or ("rnn" if recurrent else "cell")
+        self.kind = ("rnn" if recurrent else "cell") if kind is None else kind
         checks.one_of("check_unbiased: kind", self.kind, ("rnn", "cell"))
         self.time = 1 if recurrent and module.batch_first else 0
         self.bidirectional = recurrent and bool(module.bidirectional)
+        if not recurrent:
+            checks.require_cell("check_unbiased", module)
         with as_training(module):
             self.noisy = isinstance(module, NoisyStack | NoisyCell) and module._noise_acts()
         if self.bidirectional and not self.noisy:

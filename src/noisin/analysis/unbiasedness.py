@@ -23,7 +23,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor, nn
 
-from noisin import checks
+from noisin import arguments, checks
 from noisin.analysis.trajectories import Kind, Runner, Trajectory
 from noisin.errors import InvalidValue
 from noisin.injection import as_training
@@ -122,11 +122,10 @@ def _check_arguments(x: Tensor, rows: int, false_alarm: float) -> None:
             f"check_unbiased: expected one sequence x of shape (T, F) in float32 or float64, got "
             f"{tuple(x.shape)} of {x.dtype}."
         )
-    if not isinstance(rows, int) or rows < 1000:
-        raise InvalidValue(f"check_unbiased: rows must be 1000 or more, got {rows!r}.")
-    if not 0 < false_alarm < 1:
+    arguments.whole("check_unbiased: rows", rows, 1000)
+    if not isinstance(false_alarm, float) or not 0 < false_alarm < 1:
         raise InvalidValue(
-            f"check_unbiased: false_alarm is a probability in (0, 1), got {false_alarm!r}."
+            f"check_unbiased: false_alarm is a probability in (0, 1), got {false_alarm!r:.60}."
         )
 
 

@@ -20,11 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisin.data.cache import Ids
+from noisin import arguments
+from noisin.data.cache import Ids, require_ids
 from noisin.errors import InvalidType, InvalidValue
 
 SHORTEST = 5  # of the variable lengths
 SPREAD = 5.0
+LARGEST_EPOCH = 2**32 - 1  # numpy seeds its stream by 32 bits at a time
 HALF = 0.05  # how often a variable length is around half of the usual
 
 
@@ -63,14 +65,11 @@ class Windows:
         variable: bool = False,
         seed: int = 1111,
     ) -> None:
-        _whole("batch_size", batch_size, 1)
-        _whole("length", length, 1)
-        _whole("seed", seed, 0)
-        if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise InvalidType(
-                f"Windows: expected a one-dimensional array of ids, got {ids.dtype} of shape "
-                f"{ids.shape}."
-            )
+        arguments.whole("Windows: batch_size", batch_size)
+        arguments.whole("Windows: length", length)
+        arguments.whole("Windows: seed", seed, 0)
+        arguments.boolean("Windows: variable", variable)
+        require_ids("Windows", ids)
         height = len(ids) // batch_size
         if height < 2:
             raise InvalidValue(
@@ -93,12 +92,13 @@ class Windows:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Window]:
         """The windows of an epoch from row ``start``, which is 0 or the ``stop`` of a window."""
-        _whole("epoch", epoch, 0)
+        if arguments.whole("Windows: epoch", epoch, 0) > LARGEST_EPOCH:
+            raise InvalidValue(f"Windows: epoch must be {LARGEST_EPOCH} or less, got {epoch!r}.")
         bounds = [0, *self._stops(epoch)]
-        if start not in bounds:
+        if not isinstance(start, int) or start not in bounds:
             raise InvalidValue(
-                f"Windows: no window of epoch {epoch} starts at row {start}. Pass the stop of the "
-                f"window before it, from windows of the same text, sizes and seed."
+                f"Windows: no window of epoch {epoch} starts at row {start!r:.60}. Pass the stop "
+                f"of the window before it, from windows of the same text, sizes and seed."
             )
         left = bounds[bounds.index(start) :]
         return (self._window(a, b) for a, b in pairwise(left))
@@ -119,10 +119,3 @@ class Windows:
         rows = np.ascontiguousarray(self._columns[:, start : stop + 1].T, dtype=np.int64)
         both = torch.from_numpy(rows)
         return Window(both[:-1], both[1:], start, stop)
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidValue(
-            f"Windows: {name} must be a whole number, {least} or more, got {value!r}."
-        )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from noisin import places, trust
 from noisin.data.vocab import Vocabulary
-from noisin.errors import NoisinError, Unavailable
+from noisin.errors import InvalidType, NoisinError, Unavailable
 
 FORMAT = 1
 ID = np.dtype("<i4")
@@ -34,6 +34,20 @@ STALE = 3600.0  # seconds without a change to a file that is being written
 _HASH, _COUNT = hashlib.sha256().digest_size, 8
 
 Ids = NDArray[np.int32]
+
+
+def require_ids(where: str, ids: object) -> None:
+    """Raise unless ``ids`` is a one-dimensional array of integers."""
+    if not isinstance(ids, np.ndarray):
+        raise InvalidType(
+            f"{where}: expected a numpy array of ids, got {type(ids).__name__}. Convert it with "
+            f"numpy.asarray."
+        )
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InvalidType(
+            f"{where}: expected a one-dimensional array of ids, got {ids.dtype} of shape "
+            f"{ids.shape}."
+        )
 
 
 @dataclass(frozen=True)

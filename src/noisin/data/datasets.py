@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from noisin import arguments
 from noisin.data import corpus, download, manual
 from noisin.data.corpus import SPLITS, Corpus
 from noisin.data.text import Text, readable, split_file
@@ -98,7 +99,11 @@ def load(
     to a folder with a train, a valid and a test file, or to one text file, split 80 : 10 : 10.
     """
     if not isinstance(name, str | os.PathLike):
-        raise InvalidType(f"load: expected the name or path of a corpus, got {name!r}.")
+        raise InvalidType(f"load: expected the name or path of a corpus, got {name!r:.60}.")
+    if folder is not None:
+        arguments.path("load: folder", folder)
+    if not isinstance(name, str) or name not in NAMES:
+        arguments.path("load: name", name)
     if isinstance(name, str) and name in DATASETS:
         return _load_dataset(DATASETS[name], folder)
     if folder:

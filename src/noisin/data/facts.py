@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from noisin.data.cache import Ids
+from noisin import arguments
+from noisin.data.cache import Ids, require_ids
 from noisin.data.corpus import SPLITS, Corpus
 from noisin.data.vocab import UNK
-from noisin.errors import InvalidValue
 
 GRAM = 12
 _CHUNK = 2**20
@@ -32,6 +32,7 @@ class Facts:
 
 def describe(corpus: Corpus) -> Facts:
     """Count tokens, words, unknown words and repeated 12-grams."""
+    arguments.instance("describe: corpus", corpus, Corpus, "Pass what data.load returns.")
     splits = {split: getattr(corpus, split) for split in SPLITS}
     return Facts(
         name=corpus.name,
@@ -61,8 +62,11 @@ def overlap(train: Ids, other: Ids, n: int = GRAM) -> float:
     >>> overlap(np.array([1, 2, 3, 4, 1]), np.array([2, 3, 4, 5]), n=2)
     0.6666666666666666
     """
-    if n < 1:
-        raise InvalidValue(f"overlap: n must be 1 or more, got {n}.")
+    require_ids("overlap", train)
+    require_ids("overlap", other)
+    arguments.whole("overlap: n", n)
+    if n > len(other):
+        return 0.0
     grams, count = np.unique(_hashes(other, n), return_counts=True)
     if not len(grams):
         return 0.0

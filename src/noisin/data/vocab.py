@@ -7,11 +7,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisin import arguments
 from noisin.errors import InvalidType, InvalidValue
 
 EOS, UNK = "<eos>", "<unk>"
@@ -33,6 +35,11 @@ class Vocabulary:
     words: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.words, tuple | list):
+            raise InvalidType(
+                f"Vocabulary: expected a tuple of words, got {type(self.words).__name__}. Pass "
+                f"tuple(words)."
+            )
         wrong = [w for w in self.words if not isinstance(w, str) or w.split() != [w]]
         if wrong:
             raise InvalidValue(
@@ -52,13 +59,15 @@ class Vocabulary:
         return len(self.words)
 
     def __contains__(self, word: object) -> bool:
-        return word in self._ids
+        return isinstance(word, str) and word in self._ids
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} words)"
 
     def id(self, word: str) -> int:
         """The id of a word, or that of ``"<unk>"`` for a word that is not there."""
+        if not isinstance(word, str):
+            raise InvalidType(f"Vocabulary: a word is a string, got {word!r:.60}.")
         found = self._ids.get(word, self._ids.get(UNK))
         if found is None:
             raise InvalidValue(
@@ -69,19 +78,20 @@ class Vocabulary:
 
     def encode(self, words: Iterable[str]) -> NDArray[np.int32]:
         """The ids of words."""
-        if isinstance(words, str):
-            raise InvalidType(
-                "Vocabulary: encode takes a list of words. Split the text: s.split()."
-            )
+        arguments.items("Vocabulary: what is encoded", words, "words, such as s.split(),")
         return np.fromiter(map(self.id, words), np.int32)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The words of ids."""
-        numbers = [int(i) for i in ids]
+        arguments.items("Vocabulary: what is decoded", ids, "ids")
+        numbers = list(ids.tolist() if hasattr(ids, "tolist") else ids)
         for i in numbers:
-            if not 0 <= i < len(self):
-                raise InvalidValue(f"Vocabulary: ids lie in 0 to {len(self) - 1}, got {i}.")
-        return [self.words[i] for i in numbers]
+            whole = isinstance(i, Integral) and not isinstance(i, bool)
+            if not whole or not 0 <= int(i) < len(self):
+                raise InvalidValue(
+                    f"Vocabulary: ids are whole numbers from 0 to {len(self) - 1}, got {i!r:.60}."
+                )
+        return [self.words[int(i)] for i in numbers]
 
     def to_json(self) -> str:
         """The words as a JSON list."""
@@ -90,6 +100,10 @@ class Vocabulary:
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
         """The vocabulary that :meth:`to_json` wrote."""
+        if not isinstance(text, str | bytes):
+            raise InvalidType(
+                f"Vocabulary: expected a JSON list of words as text, got {type(text).__name__}."
+            )
         try:
             words: Any = json.loads(text)
         except (ValueError, RecursionError) as error:

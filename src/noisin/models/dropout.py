@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 
 from torch import Generator, Tensor
 
-from noisin import checks
+from noisin import arguments, checks
 from noisin.drawing import Drawing
+from noisin.errors import InvalidValue
 from noisin.noise import Bernoulli, Noise
 from noisin.regularizers.dropout import check_rate
 
@@ -63,6 +64,8 @@ class Dropout(Drawing):
     def __init__(self, p: float, locked: bool = False, generator: Generator | None = None) -> None:
         super().__init__()
         check_rate("Dropout: p", p)
+        checks.one_of("Dropout: locked", locked, (True, False))
+        checks.require_generator("Dropout", generator)
         self.p = p
         self.locked = locked
         self.generator = generator
@@ -75,12 +78,21 @@ class Dropout(Drawing):
 
     def mask(self, like: Tensor, size: int) -> Tensor:
         """Scaled masks, 0 or ``1/(1 - p)``, ``(T, N, size)``, for a sequence ``like``."""
+        checks.require_real("Dropout", like=like)
+        arguments.whole("Dropout: size", size)
+        if like.dim() < 2:
+            raise InvalidValue(
+                f"Dropout: expected a sequence (T, N, ...), got {tuple(like.shape)}."
+            )
         T, N = like.shape[:2]
         shape = (1 if self.locked else T, N, size)
         return self._draw(self.law, shape, like).add_(1).expand(T, N, size)
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop entries of x."""
+        checks.require_real("Dropout", x=x)
+        if x.dim() != 3:
+            raise InvalidValue(f"Dropout: expected a sequence (T, N, F), got {tuple(x.shape)}.")
         return x * self.mask(x, x.shape[-1]) if self.acts else x
 
     def extra_repr(self) -> str:

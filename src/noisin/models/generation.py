@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Generator, Tensor
 
+from noisin import arguments
 from noisin.data.vocab import EOS, Vocabulary
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.injection import as_training
@@ -47,7 +46,7 @@ def generate(
     5
     """
     _check(model, vocab, prompt, length, temperature, top_k)
-    generator = torch.Generator().manual_seed(_checked_seed(seed))
+    generator = torch.Generator().manual_seed(arguments.whole("generate: seed", seed, 0))
     words = vocab.encode([EOS, *prompt.replace("\n", f" {EOS} ").split()])
     x = torch.from_numpy(words).long().unsqueeze(1)
     drawn: list[int] = []
@@ -85,6 +84,7 @@ def _check(
 ) -> None:
     if not isinstance(model, LanguageModel):
         raise InvalidType(f"generate: expected a LanguageModel, got {type(model).__name__}.")
+    arguments.instance("generate: vocab", vocab, Vocabulary, "Pass that of the corpus.")
     if len(vocab) != len(model.bias):
         raise InvalidValue(
             f"generate: the model was made for {len(model.bias)} words, and the vocabulary has "
@@ -95,33 +95,12 @@ def _check(
             f"generate: prompt must be a string, got {type(prompt).__name__}. "
             f"Join a list of words: ' '.join(words)."
         )
-    if not _whole(length) or length < 0:
-        raise InvalidValue(
-            f"generate: length is a number of words and must be 0 or more, got {length!r}."
-        )
-    if (
-        isinstance(temperature, bool)
-        or not isinstance(temperature, float | int)
-        or not 0 <= temperature < math.inf
-    ):
-        raise InvalidValue(
-            f"generate: temperature must be a finite number, 0 or more, got {temperature!r}. "
-            f"Use 1 for the model's own probabilities, 0 for the most probable word."
-        )
-    if top_k is not None and (not _whole(top_k) or top_k < 1):
-        raise InvalidValue(
-            f"generate: top_k is a number of words and must be 1 or more, or None for all, got "
-            f"{top_k!r}."
-        )
-
-
-def _checked_seed(seed: int) -> int:
-    if not _whole(seed) or not 0 <= seed < 2**63:
-        raise InvalidValue(
-            f"generate: seed must be a whole number from 0 to 2⁶³ - 1, got {seed!r}."
-        )
-    return seed
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    arguments.whole("generate: length", length, 0, what="a whole number of words")
+    arguments.finite(
+        "generate: temperature",
+        temperature,
+        least=0,
+        advice="Use 1 for the model's own probabilities, 0 for the most probable word.",
+    )
+    if top_k is not None:
+        arguments.whole("generate: top_k", top_k, what="None or a whole number of words")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin import checks, likelihoods
+from noisin import arguments, checks, likelihoods
 from noisin.errors import InvalidType, InvalidValue
 from noisin.functional import Mode, Share
 from noisin.injection import Site
@@ -84,6 +84,7 @@ class LanguageModel(nn.Module):
         embedding_size = hidden_size if embedding_size is None else embedding_size
         _check_sizes(embedding_size=embedding_size)
         _check_choices(cell, tied, noisy_layers, site, dropout)
+        checks.require_generator("LanguageModel", generator)
         self.generator = generator
         settings: dict[str, Any] = {} if cell != "gru" else {"site": site}
         settings |= {"mode": mode, "feedback": feedback, "share": share, "generator": generator}
@@ -184,8 +185,12 @@ class LanguageModel(nn.Module):
 def detach(state: Any) -> Any:
     """A state without its history, as truncated backpropagation carries it to the next window."""
     if isinstance(state, tuple | list):
-        return type(state)(detach(part) for part in state)
-    return None if state is None else state.detach()
+        parts = [detach(part) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    if state is None:
+        return None
+    checks.require_tensors("detach", state=state)
+    return state.detach()
 
 
 def _sizes(embedding_size: int, hidden_size: int, num_layers: int, tied: bool) -> list[int]:
@@ -219,10 +224,7 @@ def _per_layer(noise: Any, num_layers: int, noisy_layers: str) -> list[dict[str,
 
 def _check_sizes(**sizes: object) -> None:
     for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidValue(
-                f"LanguageModel: {name} must be a whole number, 1 or more, got {value!r}."
-            )
+        arguments.whole(f"LanguageModel: {name}", value)
 
 
 def _check_choices(cell: str, tied: bool, noisy_layers: str, site: str, dropout: Dropouts) -> None:

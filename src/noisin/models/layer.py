@@ -79,6 +79,9 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """``(T, N, F)`` to ``(T, N, H)``, and the state of the layer's RNN."""
+        sizes = (self.rnn.hidden_size,) * (2 if self.cell == "lstm" else 1)
+        if state is not None:
+            checks.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)
         if not self.dropout.acts:
             z, state = self.rnn(x, state)
             return z, state
@@ -114,13 +117,12 @@ class Layer(nn.Module):
     def _enter(self, x: Tensor, hx: Any) -> States:
         """The state ``(z, ...)`` of the loop. A GRU's is (z, h): gates read z, the carry is h."""
         self._check_carry()
-        H = self.rnn.hidden_size
-        sizes = (H, H) if self.cell == "lstm" else (H,)
+        count = 2 if self.cell == "lstm" else 1
         if hx is None:
-            state: States = tuple(x.new_zeros(x.shape[1], size) for size in sizes)
+            zeros = x.new_zeros(x.shape[1], self.rnn.hidden_size)
+            state: States = (zeros,) * count
         else:
-            given = checks.initial_state("LanguageModel", hx, Layout.of(x, False), 1, sizes, x)
-            state = tuple(part[0] for part in given)
+            state = tuple(part[0] for part in checks.state_parts("LanguageModel", hx, count))
         return state * 2 if self.cell == "gru" else state
 
     def _check_carry(self) -> None:

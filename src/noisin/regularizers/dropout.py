@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from noisin import checks
+from noisin import arguments, checks, drop_ins
 from noisin.errors import InvalidValue
 
 GATES = 4  # input, forget, cell, output: torch's order
@@ -68,6 +68,7 @@ class DropoutLSTMCell(nn.LSTMCell):
         shared: bool = False,
         **kwargs: Any,
     ) -> None:
+        drop_ins.torch_arguments(type(self).__name__, drop_ins.CELL_ARGUMENTS, args, kwargs)
         super().__init__(*args, **kwargs)
         check_rate("DropoutLSTMCell: p_x", p_x)
         check_rate("DropoutLSTMCell: p_h", p_h)
@@ -86,14 +87,17 @@ class DropoutLSTMCell(nn.LSTMCell):
         masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor]:
         """One step. ``masks`` are the caller's own, applied whenever given, in eval() too."""
+        drop_ins.cell_step(self, x, *drop_ins.torch_cell(self, x, state))
         if masks is None and not self.training:
             return super().forward(x, state)
         if state is None:
             zeros = x.new_zeros(*x.shape[:-1], self.hidden_size)
             state = (zeros, zeros)
         h, c = state
-        checks.cell_state("DropoutLSTMCell", x, self.hidden_size, h, c)
-        masks = self.sample_masks(x) if masks is None else masks
+        if masks is None:
+            masks = self.sample_masks(x)
+        else:
+            self._check_masks(masks, x)
         i, f, g, o = (
             self._product(x, self.weight_ih, self.bias_ih, masks.x)
             + self._product(h, self.weight_hh, self.bias_hh, masks.h)
@@ -103,15 +107,36 @@ class DropoutLSTMCell(nn.LSTMCell):
 
     def sample_masks(self, x: Tensor) -> Masks:
         """Fresh masks for one step."""
-        sizes = (self.input_size, self.hidden_size)
-        if self.site == "after":
-            sizes = (self.hidden_size, self.hidden_size)
+        drop_ins.cell_step(self, x)
+        sizes = self._mask_sizes
         gates = 1 if self.shared else GATES
         x_mask, h_mask = (
             F.dropout(x.new_ones(*x.shape[:-1], gates, size), p) if p else None
             for size, p in zip(sizes, (self.p_x, self.p_h), strict=True)
         )
         return Masks(x_mask, h_mask)
+
+    @property
+    def _mask_sizes(self) -> tuple[int, int]:
+        return (
+            self.hidden_size if self.site == "after" else self.input_size,
+            self.hidden_size,
+        )
+
+    def _check_masks(self, masks: Masks, x: Tensor) -> None:
+        name = "DropoutLSTMCell"
+        arguments.instance(f"{name}: masks", masks, Masks, "Draw them with cell.sample_masks(x).")
+        for what, mask, size in zip(("x", "h"), masks, self._mask_sizes, strict=True):
+            if mask is None:
+                continue
+            checks.require_real(f"{name}: masks", **{what: mask})
+            checks.require_one_kind(f"{name}: masks", **{what: mask}, input=x)
+            expected = [(*x.shape[:-1], gates, size) for gates in (GATES, 1)]
+            if mask.shape not in expected:
+                raise InvalidValue(
+                    f"{name}: expected a mask of {what} of shape {expected[0]}, or {expected[1]} "
+                    f"where the gates share one, got {tuple(mask.shape)}."
+                )
 
     def _product(
         self, v: Tensor, weight: Tensor, bias: Tensor | None, mask: Tensor | None

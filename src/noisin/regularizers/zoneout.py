@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noisin import checks
+from noisin import checks, drop_ins
 from noisin.cells import Cell, GRUCell
-from noisin.errors import InvalidValue, Unsupported
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.functional import State
 from noisin.regularizers.dropout import check_rate
 
@@ -47,6 +47,7 @@ class Zoneout(nn.Module):
 
     def forward(self, x: Tensor, state: State = None) -> State:
         """One step of the cell, of which some units are undone."""
+        drop_ins.known_cell(self.cell, x, state)
         new = self.cell(x, state)
         if isinstance(new, Tensor):
             if self.p_c:
@@ -56,12 +57,22 @@ class Zoneout(nn.Module):
                 )
             return self._keep(state, new, self.p_h)
         rates = (self.p_h, self.p_c)
-        if not isinstance(new, tuple | list) or len(new) != len(rates):
+        if (
+            not isinstance(new, tuple | list)
+            or len(new) != len(rates)
+            or not all(isinstance(part, Tensor) for part in new)
+        ):
+            kinds = [type(part).__name__ for part in new] if isinstance(new, tuple | list) else []
             raise InvalidValue(
                 f"Zoneout: expected {type(self.cell).__name__} to return a state h or (h, c), got "
-                f"{type(new).__name__}{f' of {len(new)}' if isinstance(new, tuple | list) else ''}."
+                f"{type(new).__name__}{f' of {len(kinds)}: {kinds}' if kinds else ''}."
             )
         old = (None,) * len(new) if state is None else state
+        if not isinstance(old, tuple | list) or len(old) != len(new):
+            raise InvalidType(
+                f"Zoneout: expected a state (h, c), as {type(self.cell).__name__} returns, got "
+                f"{type(state).__name__}. Pass what a previous call returned, or None."
+            )
         kept = [self._keep(o, n, p) for o, n, p in zip(old, new, rates, strict=True)]
         return type(new)(*kept) if hasattr(new, "_fields") else tuple(kept)
 

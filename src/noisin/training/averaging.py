@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noisin import arguments, checks
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 
 
@@ -86,7 +87,16 @@ class Average:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that ``state_dict`` returned for the same parameters."""
-        count, means = state["count"], state["means"]
+        if not isinstance(state, Mapping) or not {"count", "means"} <= state.keys():
+            raise InvalidType(
+                f"Average: expected a state with count and means, got {state!r:.60}. Pass what "
+                f"state_dict() returned."
+            )
+        count, means = arguments.whole("Average: count", state["count"], 0), state["means"]
+        if not isinstance(means, list | tuple):
+            raise InvalidType(f"Average: means must be a list, got {type(means).__name__}.")
+        for mean in means:
+            checks.require_real("Average", mean=mean)
         expected = [tuple(p.shape) for p in self._parameters] if count else []
         given = [tuple(mean.shape) for mean in means]
         if given != expected:
@@ -106,13 +116,19 @@ def _checked(parameters: Iterable[Tensor]) -> list[Tensor]:
             f"Average: expected parameters, got {type(parameters).__name__}. Pass "
             "model.parameters()."
         )
+    arguments.items("Average: parameters", parameters, "tensors, such as model.parameters(),")
     unique = list({id(p): p for p in parameters}.values())
     if not unique:
         raise InvalidValue("Average: got no parameters. Pass model.parameters(), before using it.")
     for p in unique:
-        if not isinstance(p, Tensor) or not p.is_floating_point():
+        if not isinstance(p, Tensor) or p.dtype not in checks.FLOATS:
             got = p.dtype if isinstance(p, Tensor) else type(p).__name__
             raise InvalidType(
                 f"Average: expected floating-point tensors, got {got}. Pass model.parameters()."
+            )
+        if any(n > 1 and step == 0 for n, step in zip(p.shape, p.stride(), strict=True)):
+            raise InvalidValue(
+                f"Average: expected tensors that can be written, got one of shape "
+                f"{tuple(p.shape)} whose entries share memory. Pass model.parameters()."
             )
     return unique

@@ -24,8 +24,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from noisin import parameters
-from noisin.errors import InvalidValue
+from noisin import arguments, parameters
+from noisin.errors import InvalidType, InvalidValue
 from noisin.regular import read_regular
 from noisin.training.reading import LARGEST_FILE, parse_json
 from noisin.training.section import InvalidConfig, Number, Section, Whole, problems
@@ -292,6 +292,11 @@ class RunConfig(Section):
     @classmethod
     def parse(cls, values: Mapping[str, Any], source: str = "") -> Self:
         """A config from nested values, such as a file holds; the message names their source."""
+        if not isinstance(values, Mapping):
+            raise InvalidType(
+                f"config: expected settings by name, got {values!r:.60}. Pass a dict, such as "
+                f"{{'seed': 1111}}."
+            )
         try:
             return cls(**{str(key): value for key, value in values.items()})
         except InvalidConfig as error:
@@ -357,6 +362,7 @@ def explain(error: ValidationError) -> InvalidConfig:
 
 
 def _read(path: str | Path, parse: Any) -> dict[str, Any]:
+    arguments.path("config: the file", path)
     try:
         values = parse(read_regular(path, LARGEST_FILE).decode())
     except OSError as error:

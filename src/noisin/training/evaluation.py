@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noisin import arguments
 from noisin.data import Windows
 from noisin.errors import InvalidType, InvalidValue
 from noisin.injection import as_training, injected_modules, noise_on
@@ -214,16 +215,10 @@ def _log_mean_exp(log_p: Tensor) -> Tensor:
 def _check(model: LanguageModel, K: int, temperature: float) -> None:
     if not isinstance(model, LanguageModel):
         raise InvalidType(f"evaluation: expected a LanguageModel, got {type(model).__name__}.")
-    if isinstance(K, bool) or not isinstance(K, int) or K < 1:
-        raise InvalidValue(
-            f"evaluation: K is the number of noise samples and must be 1 or more, got {K!r}."
-        )
-    if (
-        isinstance(temperature, bool)
-        or not isinstance(temperature, float | int)
-        or not 0 < temperature < math.inf
-    ):
-        raise InvalidValue(
-            f"evaluation: temperature must be a finite number above 0, got {temperature!r}. Use 1 "
-            f"for the model's own probabilities."
-        )
+    arguments.whole("evaluation: K", K, what="a whole number of noise samples")
+    arguments.finite(
+        "evaluation: temperature",
+        temperature,
+        above=0,
+        advice="Use 1 for the model's own probabilities.",
+    )

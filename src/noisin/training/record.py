@@ -20,9 +20,11 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from noisin import arguments
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.regular import open_regular, read_regular
@@ -38,6 +40,7 @@ class RunRecord:
     """The record in a folder, read from its files whenever asked."""
 
     def __init__(self, folder: str | Path) -> None:
+        arguments.path("RunRecord: folder", folder)
         self.folder = Path(folder)
 
     def __repr__(self) -> str:
@@ -46,7 +49,9 @@ class RunRecord:
     @property
     def exists(self) -> bool:
         """Whether there is a run in the folder."""
-        return (self.folder / "config.json").exists()
+        with suppress(OSError):  # of a name that no file can have
+            return (self.folder / "config.json").exists()
+        return False
 
     @property
     def checkpoints(self) -> Path:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
+from noisin import arguments, checks
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.models import LanguageModel
@@ -56,6 +57,9 @@ def restore(
             perplexity, each at its best.
         note: told of a damaged checkpoint that is passed over.
     """
+    arguments.instance("restore: record", record, RunRecord, "Pass training.RunRecord(folder).")
+    checks.one_of("restore: when", when, get_args(When))
+    checks.one_of("restore: weights", weights, (None, *get_args(Weights)))
     config, vocab = record.config, record.vocabulary
     with own_random_stream(torch.device("cpu")):
         model = build_model(config, len(vocab))

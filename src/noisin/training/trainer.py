@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 import noisin
-from noisin import data
+from noisin import arguments, data
 from noisin.data import Corpus, Window, Windows
 from noisin.data.cache import Ids
 from noisin.errors import Unsupported
@@ -71,6 +71,9 @@ class Trainer:
         progress: Progress | None = None,
         workers: Workers | None = None,
     ) -> None:
+        arguments.instance(
+            "Trainer: config", config, RunConfig, "Read one with RunConfig.from_toml(path)."
+        )
         self.config = config
         self.record = RunRecord(out)
         self.workers = Workers() if workers is None else workers
