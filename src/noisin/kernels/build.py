@@ -23,7 +23,7 @@ from noisin import places
 logger = logging.getLogger("noisin.kernels")
 
 HERE = Path(__file__).parent
-SOURCES = ("kernel.c", "cells.h")
+SOURCES = ("kernel.c", "cells.h", "tiles.h")
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno")
 SECONDS = 120
 # Threads, too, are tried. They sleep while they wait: other work may need the cores.
