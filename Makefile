@@ -15,10 +15,12 @@ test: $(READY) lint
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# Kill and resume runs, and the workers of a sweep, many times; `make test` does so a few times.
+# Kill and resume runs, and the workers of a sweep, many times; `make test` does so a few times. Then
+# the C kernel under sanitizers over all combinations of shapes and settings (about an hour).
 stress: $(READY)
 	NOISIN_KILLS=20 $(BIN)/python -m pytest -n 2 tests/training/test_resume.py -k killed
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
+	NOISIN_SHAPES=product $(BIN)/python -m pytest -n 2 tests/kernels/test_sanitized.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

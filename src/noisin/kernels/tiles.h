@@ -9,8 +9,10 @@
 #define TILES
 
 #define CHUNK 96 /* rows at a time */
+#ifndef NEAR /* tests have less, so that small products are in several pieces, too */
 #define NEAR 320 /* of K: a panel of so many rows fits into the nearest cache beside its tile */
-#ifndef INLINE /* tests compile without, which takes a tenth of the time */
+#endif
+#ifndef INLINE /* tests do without it, which takes a tenth of the time to compile */
 #define INLINE static inline __attribute__((always_inline))
 #endif
 #define OUTLINE static __attribute__((noinline))
