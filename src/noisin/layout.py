@@ -19,13 +19,14 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from noisin.errors import InvalidType, InvalidValue
 
 
-def require_sizes(name: str, sizes: Sequence[int]) -> None:
-    """Raise unless a batch can have so many rows at its steps: some step, and never more rows."""
+def require_sizes(name: str, sizes: Sequence[int], least: int = 0) -> None:
+    """Raise unless a batch can have so many rows at its steps: never more than the step before."""
     whole = all(isinstance(n, int) for n in sizes)
-    if not whole or not sizes or list(sizes) != sorted(sizes, reverse=True) or sizes[-1] < 0:
+    if not whole or not sizes or list(sizes) != sorted(sizes, reverse=True) or sizes[-1] < least:
         raise InvalidValue(
-            f"{name}: expected the number of rows of each step, none negative and none greater "
-            f"than the one before, got {reprlib.repr(sizes)}. Pack with pack_padded_sequence."
+            f"{name}: expected the number of rows of each step, none less than {least} and none "
+            f"greater than the one before, got {reprlib.repr(sizes)}. Pack with "
+            f"pack_padded_sequence."
         )
 
 
@@ -66,7 +67,7 @@ class Layout:
     @classmethod
     def _of_packed(cls, packed: PackedSequence) -> Layout:
         sizes = tuple(packed.batch_sizes.tolist())
-        require_sizes("RNN: the batch_sizes of a PackedSequence", sizes)
+        require_sizes("RNN: the batch_sizes of a PackedSequence", sizes, least=1)
         if sum(sizes) != len(packed.data):
             raise InvalidValue(
                 f"RNN: a PackedSequence has {len(packed.data)} rows of data, and its batch_sizes "

@@ -161,11 +161,16 @@ def _check(name: str, plan: Plan, w_hh: Tensor, tensors: dict[str, Tensor | None
         t = tensors.get(key)
         if t is None and (key in optional or key not in tensors):
             continue
-        if t is None or t.shape != shape or (t.dtype, t.device, t.is_contiguous()) != kind:
+        if (
+            t is None
+            or t.shape != shape
+            or (t.dtype, t.device, t.is_contiguous()) != kind
+            or (t.data_ptr() == 0 and t.numel() > 0)
+        ):
             got = "None" if t is None else f"{tuple(t.shape)}, {t.dtype}, {t.device}, {t.stride()}"
             raise InvalidValue(
-                f"kernels: {key} must be a contiguous tensor of shape {shape} and {w_hh.dtype} on "
-                f"the CPU, got {got}."
+                f"kernels: {key} must be a contiguous tensor of shape {shape} and {w_hh.dtype}, "
+                f"allocated on the CPU, got {got}. Pass tensors as noisin.LSTM does."
             )
 
 

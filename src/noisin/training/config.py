@@ -26,6 +26,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from noisin import parameters
 from noisin.errors import InvalidValue
+from noisin.training.environment import MOST_THREADS
 from noisin.training.section import InvalidConfig, Number, Section, Whole, problems
 
 FamilyName = Literal[
@@ -254,7 +255,10 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     seed: Whole = Field(default=1111, ge=0, le=LARGEST_SEED, description="Of all random draws.")
     threads: Whole | None = Field(
-        default=None, ge=1, le=1024, description="Processor threads; torch's choice unless given."
+        default=None,
+        ge=1,
+        le=MOST_THREADS,
+        description="Processor threads; torch's choice unless given.",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="Where to compute.")
 

@@ -27,6 +27,7 @@ from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.training import lock
 from noisin.training.config import RunConfig
+from noisin.training.environment import require_threads
 from noisin.training.files import write_atomically, writing
 
 TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what two equal runs differ in
@@ -70,12 +71,8 @@ class RunRecord:
     def threads(self) -> int:
         """The number of threads that the run computes with, on whatever machine."""
         threads = self.environment.get("threads")
-        if not isinstance(threads, int) or threads < 1:
-            raise InvalidValue(
-                f"{self.folder / 'environment.json'} does not tell the number of threads. Put the "
-                f"whole file back."
-            )
-        return threads
+        path = self.folder / "environment.json"
+        return require_threads(str(path), threads, "Put the whole file back.")
 
     @property
     def identity(self) -> dict[str, str]:
