@@ -16,14 +16,16 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 # Kill and resume runs, and the workers of a sweep, damage records, and call the library with wrong
-# arguments, many times; `make test` does so a few times. And every command in an ASCII and in a
-# Latin-1 locale.
+# arguments, many times; `make test` does so a few times. Then every command in an ASCII and in a
+# Latin-1 locale, and the C kernel under sanitizers over all combinations of shapes and settings
+# (about an hour).
 stress: $(READY)
 	NOISIN_KILLS=20 $(BIN)/python -m pytest -n 2 tests/training/test_resume.py -k killed
 	NOISIN_DAMAGES=30 $(BIN)/python -m pytest -n 2 tests/cli/test_damaged_records.py
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
 	NOISIN_LOCALES=all $(BIN)/python -m pytest tests/cli/test_surroundings.py -k every_locale
 	NOISIN_FUZZED_CALLS=6000 NOISIN_FUZZED_SEEDS=8 $(BIN)/python -m pytest -n 2 tests/calls
+	NOISIN_SHAPES=product $(BIN)/python -m pytest -n 2 tests/kernels/test_sanitized.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

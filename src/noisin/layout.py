@@ -8,6 +8,7 @@ computed or drawn for it.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from noisin.errors import InvalidValue
+
+
+def require_sizes(name: str, sizes: Sequence[int], least: int = 0) -> None:
+    """Raise unless a batch can have so many rows at its steps: never more than the step before."""
+    whole = all(isinstance(n, int) for n in sizes)
+    if not whole or not sizes or list(sizes) != sorted(sizes, reverse=True) or sizes[-1] < least:
+        raise InvalidValue(
+            f"{name}: expected the number of rows of each step, none less than {least} and none "
+            f"greater than the one before, got {reprlib.repr(sizes)}. Pack with "
+            f"pack_padded_sequence."
+        )
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,7 @@ class Layout:
     def of(cls, input: Tensor | PackedSequence, batch_first: bool) -> Layout:
         """Read the layout of an RNN's input."""
         if isinstance(input, PackedSequence):
-            return cls(tuple(input.batch_sizes.tolist()), packed=input)
+            return cls._of_packed(input)
         if input.dim() not in (2, 3):
             raise InvalidValue(
                 f"RNN: expected an input of 2 dimensions (T, F) or 3 (a batch), got "
@@ -46,6 +58,17 @@ class Layout:
                 f"{tuple(input.shape)}. Drop empty sequences."
             )
         return cls((N,) * T, batch_first, batched)
+
+    @classmethod
+    def _of_packed(cls, packed: PackedSequence) -> Layout:
+        sizes = tuple(packed.batch_sizes.tolist())
+        require_sizes("RNN: the batch_sizes of a PackedSequence", sizes, least=1)
+        if sum(sizes) != len(packed.data):
+            raise InvalidValue(
+                f"RNN: a PackedSequence has {len(packed.data)} rows of data, and its batch_sizes "
+                f"add up to {sum(sizes)}. Pack with pack_padded_sequence."
+            )
+        return cls(sizes, packed=packed)
 
     @property
     def T(self) -> int:  # noqa: N802

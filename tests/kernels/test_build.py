@@ -88,24 +88,30 @@ def test_a_compiler_that_fails_leaves_the_eager_kernel(
     assert not list(cache.glob("*.so"))
 
 
+# What is wrong with the product of so many rows, at the edge of a chunk, and nowhere else.
+WRONG = {"crashes": "__builtin_trap();", "is off": "out[rows - 1][1][0] += 1;"}
+
+
 @needs_compiler
-@pytest.mark.parametrize("wrong", ["VALUE", "TRAP"])
-def test_a_kernel_that_is_wrong_or_crashes_is_not_trusted(
-    wrong: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The trial runs in a process of its own, so that an illegal instruction harms nobody."""
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_kernel_that_crashes_or_is_wrong_at_an_edge_is_not_trusted(
+    wrong: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """The trial runs in a process of its own, so that a crash harms nobody."""
     here = tmp_path / "source"
     shutil.copytree(build.HERE, here)
-    cells = here / "cells.h"
-    text = cells.read_text()
-    if "TRAP" in wrong:
-        text = text.replace("    UNITS;\n", "    UNITS; __builtin_trap();\n")
-    else:
-        text = text.replace("return 1 / (1 + NAME(exp)(-x));", "return 1 / (2 + NAME(exp)(-x));")
-    assert text != cells.read_text()
-    cells.write_text(text)
+    tiles = here / "tiles.h"
+    whole = tiles.read_text(encoding="utf-8")
+    product = "        EACH_HEIGHT(TILE)\n#undef TILE\n      }\n    }\n  }\n"
+    broken = whole.replace(product, f"{product}  if (rows == CHUNK - 1) {{ {WRONG[wrong]} }}\n")
+    assert broken != whole
+    tiles.write_text(broken, encoding="utf-8")
     monkeypatch.setattr(build, "HERE", here)
-    assert build.compiled() is None
+    monkeypatch.setattr(build, "SECONDS", 600)  # on a busy machine: it is to fail the trial
+    with caplog.at_level(logging.DEBUG, "noisin.kernels"):
+        assert build.compiled() is None
+    assert "the trial ended with" in caplog.text
     assert not list(cache.glob("*.so"))
 
 

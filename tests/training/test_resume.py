@@ -216,9 +216,9 @@ def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
     whole = record.environment
     record.write("environment.json", {**whole, "threads": 1000})  # of a larger machine
     assert resume.threads_to_use(record, settings, toy.WORDS) == 1000
-    for damaged in ("many", 0, None):
+    for damaged in ("many", 0, -1, 1.0, True, None, 1025, 100_000, 10**30):
         record.write("environment.json", {**whole, "threads": damaged})
-        with pytest.raises(InvalidValue, match="does not tell the number of threads"):
+        with pytest.raises(InvalidValue, match="environment.json: the number of threads must be"):
             toy.fit(tmp_path / "run", threads=None)
     with use_threads(2):
         assert torch.get_num_threads() == 2

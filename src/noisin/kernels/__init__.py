@@ -84,12 +84,13 @@ def kernel_for(x: Tensor, eps: Tensor, state: States, w: Weights) -> str:
 
 
 def _plain(tensors: list[Tensor]) -> bool:
-    """Ordinary tensors of one dtype on one device, with something in them."""
+    """Ordinary tensors of one dtype on one device, not empty, and what their memory holds."""
     kinds = {(type(t), t.dtype, t.device) for t in tensors}
     return {kind for kind, _, _ in kinds} <= {Tensor, Parameter} and (
         len({kind[1:] for kind in kinds}) == 1
         and tensors[0].device.type != "meta"
         and len(tensors[0]) > 0
+        and not any(t.is_neg() for t in tensors)
     )
 
 

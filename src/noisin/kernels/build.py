@@ -29,7 +29,7 @@ logger = logging.getLogger("noisin.kernels")
 Found = TypeVar("Found")
 
 HERE = Path(__file__).parent
-SOURCES = ("kernel.c", "cells.h")
+SOURCES = ("kernel.c", "cells.h", "tiles.h")
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno")
 SECONDS = 120
 COMPILER = {"LC_ALL": "C"}  # its version is part of the key, in whichever language it is told

@@ -14,8 +14,7 @@
      gru        n r u m            the input adds to n r u, the state to r u m: n = tanh(n + r m)
 */
 
-#include <stddef.h>
-#include <string.h>
+#include "tiles.h"
 
 #ifndef ONCE
 #define ONCE
@@ -38,61 +37,13 @@ struct layer {
   const long *offset; /* T + 1 */
 };
 
-#define CHUNK 96 /* rows at a time */
-#define NEAR 320 /* of K: a panel of so many rows fits into the nearest cache beside its tile */
-#define INLINE static inline __attribute__((always_inline))
-
-#if defined(__AVX512F__)
-#define BYTES 64
-#define TALL 12
-#define LOW 8
-#else
-#if defined(__AVX__)
-#define BYTES 32
-#else
-#define BYTES 16
-#endif
-#define TALL 6
-#define LOW 4
-#endif
-
 INLINE long slots(long cell) { return cell <= ELMAN_SIGMOID ? 1 : 4; }
 INLINE long recurrent(long cell) { return cell >= GRU_READ ? 3 : slots(cell); } /* the last ones */
-INLINE long least(long a, long b) { return a < b ? a : b; }
 
 /* The step that is i-th in the order of the recurrence. */
 INLINE long ordered(const struct layer *l, long i) { return l->reverse ? l->T - 1 - i : i; }
 
 #endif
-
-#define LANES (BYTES / (long)sizeof(REAL))
-#define BLOCK (2 * LANES)
-
-typedef REAL NAME(vec) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
-#define VEC NAME(vec)
-
-typedef INTEGER NAME(mask) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
-#define MASK NAME(mask)
-
-INLINE VEC NAME(all)(REAL a) { return a - (VEC){0}; }
-INLINE VEC NAME(pick)(MASK m, VEC yes, VEC no) {
-  return (VEC)((m & (MASK)yes) | (~m & (MASK)no));
-}
-
-INLINE VEC NAME(load)(const REAL *p, long n) {
-  VEC v = {0};
-  if (n >= LANES) return *(const VEC *)p;
-  memcpy(&v, p, (size_t)n * sizeof(REAL));
-  return v;
-}
-
-INLINE void NAME(store)(REAL *p, VEC v, long n) {
-  if (n >= LANES) *(VEC *)p = v;
-  else memcpy(p, &v, (size_t)n * sizeof(REAL));
-}
-
-#define LOAD(p) NAME(load)(p, n)
-#define STORE(p, v) NAME(store)(p, v, n)
 
 /* exp(x) = 2^k exp(r) with |r| <= log(2)/2 and exp(r) by its Taylor polynomial, whose error is below
    one unit in the last place. Arguments are cut to where the result is normal; NaN stays NaN. */
@@ -125,48 +76,6 @@ INLINE VEC NAME(tanh)(VEC x) {
 #endif
   MASK near = s < (REAL)0.36;
   return NAME(pick)(near, x * up, e - 1) / NAME(pick)(near, down, e + 1);
-}
-
-/* Add to out, for `rows` rows and BLOCK columns, the sum over k of a[row][k] panel[k]. */
-INLINE void NAME(tile)(int rows, long K, const REAL *const *a, const REAL *panel, VEC out[][2]) {
-  VEC sum[TALL][2];
-#pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) sum[r][0] = out[r][0], sum[r][1] = out[r][1];
-  for (long k = 0; k < K; ++k) {
-    VEC left = ((const VEC *)panel)[2 * k], right = ((const VEC *)panel)[2 * k + 1];
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      sum[r][0] += a[r][k] * left;
-      sum[r][1] += a[r][k] * right;
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) out[r][0] = sum[r][0], out[r][1] = sum[r][1];
-}
-
-#define OUTLINE static __attribute__((noinline))
-OUTLINE void NAME(tall)(long K, const REAL *const *a, const REAL *panel, VEC out[][2]) {
-  NAME(tile)(TALL, K, a, panel, out);
-}
-OUTLINE void NAME(low)(long K, const REAL *const *a, const REAL *panel, VEC out[][2]) {
-  NAME(tile)(LOW, K, a, panel, out);
-}
-
-/* The product for up to CHUNK rows, in pieces of K that stay in the nearest cache and tiles that
-   leave few rows idle: 20 rows are 6 + 6 + 4 + 4. Rows beyond the last one repeat it. */
-INLINE void NAME(product)(long K, long rows, const REAL *const *a, const REAL *panel,
-                          VEC out[CHUNK][2]) {
-  memset(out, 0, (size_t)least(CHUNK, rows + TALL) * sizeof(VEC[2]));
-  for (long k = 0; k < K; k += NEAR) {
-    for (long row = 0, height; row < rows; row += height) {
-      const long left = rows - row, depth = least(NEAR, K - k);
-      const REAL *from[TALL];
-      height = left == TALL || left > 2 * LOW ? TALL : LOW;
-      for (long r = 0; r < height; ++r) from[r] = a[row + r] + k;
-      if (height == TALL) NAME(tall)(depth, from, panel + k * BLOCK, out + row);
-      else NAME(low)(depth, from, panel + k * BLOCK, out + row);
-    }
-  }
 }
 
 /* Rows of the step before: those that it had, and the initial ones of sequences that begin here
@@ -257,8 +166,8 @@ INLINE void NAME(pack)(REAL *panel, const REAL *u, long K, long stride_k, long s
 }
 
 INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, long last,
-                                REAL *gates, const REAL *bias, const REAL *u, REAL *panels,
-                                const REAL *z0, REAL *carry, const REAL *eps, REAL *z,
+                                VEC (*sum)[CHUNK][2], REAL *gates, const REAL *bias, const REAL *u,
+                                REAL *panels, const REAL *z0, REAL *carry, const REAL *eps, REAL *z,
                                 REAL *carries) {
   const long H = l->H, G = slots(cell), R = recurrent(cell);
   for (long b = first; b < last; ++b)
@@ -270,10 +179,9 @@ INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, lo
     for (long row = 0; row < rows; row += CHUNK) {
       const long chunk = least(CHUNK, rows - row), at = start + row;
       const REAL *a[CHUNK];
-      VEC sum[4][CHUNK][2];
-      for (long r = 0; r < CHUNK; ++r) a[r] = NAME(before)(l, i, row + least(r, chunk - 1), z, z0);
+      for (long r = 0; r < chunk; ++r) a[r] = NAME(before)(l, i, row + r, z, z0);
       for (long b = first; b < last; ++b) {
-        const long j = b * BLOCK, end = j + BLOCK - 1;
+        const long j = b * BLOCK, end = least(j + BLOCK, H) - 1;
         for (long s = 0; s < R; ++s) {
           /* Fetch what the step will read and write while the product runs. */
           for (long r = 0; r < chunk; ++r)
@@ -299,10 +207,10 @@ INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, lo
 }
 
 INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, long last,
-                                 const REAL *gates, const REAL *u, REAL *panels,
-                                 const REAL *z0, const REAL *carry0, const REAL *eps, const REAL *z,
-                                 const REAL *carries, const REAL *d_z, REAL *d_state, REAL *d_carry,
-                                 REAL *d_gates) {
+                                 VEC (*sum)[CHUNK][2], const REAL *gates, const REAL *u,
+                                 REAL *panels, const REAL *z0, const REAL *carry0, const REAL *eps,
+                                 const REAL *z, const REAL *carries, const REAL *d_z, REAL *d_state,
+                                 REAL *d_carry, REAL *d_gates) {
   const long H = l->H, G = slots(cell), R = recurrent(cell), K = R * H;
   for (long b = first; b < last; ++b)
     NAME(pack)(panels + b * K * BLOCK, u + b * BLOCK, K, H, 1, least(BLOCK, H - b * BLOCK));
@@ -326,16 +234,14 @@ INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, l
     for (long row = 0; row < rows; row += CHUNK) {
       const long chunk = least(CHUNK, rows - row);
       const REAL *a[CHUNK];
-      VEC sum[CHUNK][2];
-      for (long r = 0; r < CHUNK; ++r)
-        a[r] = d_gates + (start + row + least(r, chunk - 1)) * G * H + (G - R) * H;
+      for (long r = 0; r < chunk; ++r) a[r] = d_gates + (start + row + r) * G * H + (G - R) * H;
       for (long b = first; b < last; ++b) {
-        NAME(product)(K, chunk, a, panels + b * K * BLOCK, sum);
+        NAME(product)(K, chunk, a, panels + b * K * BLOCK, *sum);
         for (long r = 0; r < chunk; ++r)
           for (long v = 0; v < 2; ++v) {
             const long j = b * BLOCK + v * LANES, n = H - j, own = (row + r) * H + j;
             if (n <= 0) continue;
-            VEC d = sum[r][v];
+            VEC d = (*sum)[r][v];
             if (cell == GRU_STATE) d += LOAD(d_carry + own);
             STORE(d_state + own, d);
           }
@@ -344,10 +250,25 @@ INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, l
   }
 }
 
-#define UNITS                                                         \
-  const long blocks = (l->H + BLOCK - 1) / BLOCK;                      \
-  const long first = blocks * THREAD / THREADS;                        \
-  const long last = blocks * (THREAD + 1) / THREADS
+/* How many REALs of room a call needs: the panels of all blocks, and the sums of each thread, which
+   may be more than its stack holds. Forward, a thread has the sums of all slots at once. */
+INLINE long NAME(blocks)(const struct layer *l) { return (l->H + BLOCK - 1) / BLOCK; }
+INLINE long NAME(panels)(const struct layer *l) {
+  return NAME(blocks)(l) * BLOCK * recurrent(l->cell) * l->H;
+}
+INLINE long NAME(sums)(const struct layer *l, long back) {
+  return (back ? 1 : recurrent(l->cell)) * CHUNK * BLOCK;
+}
+long NAME(room)(const struct layer *l, long back) {
+  return NAME(panels)(l) + l->threads * NAME(sums)(l, back);
+}
+
+#define UNITS(back)                                                    \
+  const long blocks = NAME(blocks)(l);                                  \
+  const long first = blocks * THREAD / THREADS;                         \
+  const long last = blocks * (THREAD + 1) / THREADS;                    \
+  REAL *own = room + NAME(panels)(l) + THREAD * NAME(sums)(l, back);    \
+  VEC(*sum)[CHUNK][2] = (VEC(*)[CHUNK][2])own
 
 #define EACH_CELL(run, ...)                                          \
   switch (l->cell) {                                                 \
@@ -359,26 +280,28 @@ INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, l
     case GRU_STATE: run(GRU_STATE, __VA_ARGS__); break;              \
   }
 
-void NAME(forward)(const struct layer *l, REAL *gates, const REAL *bias, const REAL *u,
-                   REAL *panels, const REAL *z0, REAL *carry, const REAL *eps, REAL *z,
+void NAME(forward)(const struct layer *l, REAL *room, REAL *gates, const REAL *bias,
+                   const REAL *u, const REAL *z0, REAL *carry, const REAL *eps, REAL *z,
                    REAL *carries) {
 #pragma omp parallel num_threads((int)l->threads)
   {
-    UNITS;
-    EACH_CELL(NAME(forward_units), l, first, last, gates, bias, u, panels, z0, carry, eps, z, carries)
+    UNITS(0);
+    EACH_CELL(NAME(forward_units), l, first, last, sum, gates, bias, u, room, z0, carry, eps, z,
+              carries)
   }
 }
 
-void NAME(backward)(const struct layer *l, const REAL *gates, const REAL *u, REAL *panels,
+void NAME(backward)(const struct layer *l, REAL *room, const REAL *gates, const REAL *u,
                     const REAL *z0, const REAL *carry0, const REAL *eps, const REAL *z,
                     const REAL *carries, const REAL *d_z, REAL *d_state, REAL *d_carry,
                     REAL *d_gates) {
 #pragma omp parallel num_threads((int)l->threads)
   {
-    UNITS;
-    EACH_CELL(NAME(backward_units), l, first, last, gates, u, panels, z0, carry0, eps, z, carries,
-              d_z, d_state, d_carry, d_gates)
+    UNITS(1);
+    EACH_CELL(NAME(backward_units), l, first, last, sum, gates, u, room, z0, carry0, eps, z,
+              carries, d_z, d_state, d_carry, d_gates)
   }
 }
 
-long NAME(block)(void) { return BLOCK; }
+/* What the shapes at the edges of tiles follow from. */
+const long NAME(tiling)[] = {CHUNK, TALL, LOW, NEAR, BLOCK};

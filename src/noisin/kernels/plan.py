@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from noisin.functional import Mode
+from noisin.layout import require_sizes
 
 
 class Cell(NamedTuple):
@@ -49,6 +50,9 @@ class Plan:
     mode: Mode
     sizes: tuple[int, ...]
     reverse: bool = False
+
+    def __post_init__(self) -> None:
+        require_sizes("Plan", self.sizes)
 
     @property
     def N(self) -> int:  # noqa: N802

@@ -27,6 +27,7 @@ from pydantic import Field, ValidationError, model_validator
 from noisin import arguments, parameters
 from noisin.errors import InvalidType, InvalidValue
 from noisin.regular import read_regular
+from noisin.training.environment import MOST_THREADS
 from noisin.training.reading import LARGEST_FILE, parse_json
 from noisin.training.section import InvalidConfig, Number, Section, Whole, problems
 from noisin.wording import shown
@@ -261,7 +262,7 @@ class RunConfig(Section):
     threads: Whole | None = Field(
         default=None,
         ge=1,
-        le=1024,
+        le=MOST_THREADS,
         description="Processor threads; unless given, as many as the model has work for.",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="Where to compute.")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import reprlib
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from noisin.errors import InvalidValue
+
+MOST_THREADS = 1024  # with many more, torch crashes
 PACKAGES = ("torch", "numpy", "safetensors", "pydantic")
 
 
@@ -25,6 +29,16 @@ def environment(threads: int, device: str) -> dict[str, Any]:
         "threads": threads,
         "device": device,
     }
+
+
+def require_threads(source: str, count: object, remedy: str) -> int:
+    """A number of threads that torch can have, or a message: where it came from, what to do."""
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_THREADS:
+        raise InvalidValue(
+            f"{source}: the number of threads must be a whole number from 1 to {MOST_THREADS}, "
+            f"got {reprlib.repr(count)}. {remedy}"
+        )
+    return count
 
 
 def cores() -> int | None:

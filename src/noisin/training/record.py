@@ -30,6 +30,7 @@ from noisin.errors import InvalidValue, Unavailable
 from noisin.regular import open_regular, read_regular
 from noisin.training import lock, schemas
 from noisin.training.config import RunConfig
+from noisin.training.environment import require_threads
 from noisin.training.files import write_atomically, writing
 from noisin.training.reading import LARGEST_FILE, misfit, parse_json, read_object
 
@@ -77,12 +78,8 @@ class RunRecord:
     def threads(self) -> int:
         """The number of threads that the run computes with, on whatever machine."""
         threads = self.environment.get("threads")
-        if not isinstance(threads, int) or threads < 1:
-            raise InvalidValue(
-                f"{self.folder / 'environment.json'} does not tell the number of threads. Put the "
-                f"whole file back."
-            )
-        return threads
+        path = self.folder / "environment.json"
+        return require_threads(str(path), threads, "Put the whole file back.")
 
     @property
     def identity(self) -> dict[str, str]:

@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from noisin.errors import InvalidValue
 from noisin.experiments.sweep import Sweep, worker
 from noisin.experiments.sweep.ledger import TASK
 from noisin.experiments.sweep.outcome import find, note
+from noisin.experiments.sweep.sweeping import available_threads
 from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import Interrupted, RunRecord, Trainer
+from noisin.training.environment import cores
 from noisin.training.lock import locked
 from noisin.training.signals import Flag, caught
 from tests.experiments.sweep import toy
@@ -251,3 +254,18 @@ def test_a_note_about_other_settings_does_not_count(two: Sweep, tmp_path: Path) 
     assert toy.states(two, tmp_path) == ["open", "complete"]
     (folder / "diverged.json").write_text("{")
     assert toy.states(two, tmp_path) == ["open", "complete"]
+
+
+@pytest.mark.parametrize("asked", ["1025", "100000", "9" * 5000])
+def test_more_threads_than_torch_can_have(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    with pytest.raises(InvalidValue, match="OMP_NUM_THREADS: .* from 1 to 1024, got .*Unset it"):
+        available_threads()
+
+
+@pytest.mark.parametrize("asked", ["", "0", "many", "2,1", "-3"])
+def test_threads_of_the_machine_where_no_number_is_given(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert available_threads() == (cores() or os.cpu_count())

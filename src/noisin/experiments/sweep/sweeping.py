@@ -17,6 +17,7 @@ from noisin.experiments.sweep.outcome import DIGITS, all_folders
 from noisin.experiments.sweep.standing import Standing, point_rows, write_rows
 from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job
+from noisin.training.environment import require_threads
 from noisin.training.files import write_atomically, writing
 from noisin.training.record import RunRecord
 from noisin.training.signals import Interrupted, caught
@@ -83,8 +84,9 @@ def _work(crew: Crew, home: Path) -> list[Standing]:
 def available_threads() -> int:
     """What the machine has for us, or ``OMP_NUM_THREADS`` if that is given."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
+    count = int(asked[:20]) if asked.isdecimal() else 0
+    if count > 0:
+        return require_threads("OMP_NUM_THREADS", count, "Unset it to use all cores.")
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
