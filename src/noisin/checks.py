@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -174,10 +174,17 @@ def model_output(where: str, output: object) -> tuple[Tensor, Any]:
 
 
 def _steps(cell: Any) -> bool:
-    """Whether a callable can take ``(x, state)``. The compiler cannot trace the question."""
-    if isinstance(cell, nn.RNNCellBase | nn.RNNBase) or torch.compiler.is_compiling():
-        return True
-    return arguments.takes(cell.forward if isinstance(cell, nn.Module) else cell, 2)
+    """Whether a callable can take ``(x, state)``."""
+    return isinstance(cell, nn.RNNCellBase | nn.RNNBase) or takes(cell, 2)
+
+
+def takes(function: Callable[..., object], count: int) -> bool:
+    """Whether a function or module can be called with so many arguments, as far as it says.
+
+    The compiler cannot trace the question.
+    """
+    called = function.forward if isinstance(function, nn.Module) else function
+    return torch.compiler.is_compiling() or arguments.takes(called, count)
 
 
 def require_real(where: str, **tensors: object) -> None:

@@ -21,6 +21,7 @@ TORCH_CELLS = (nn.RNNCell, nn.LSTMCell, nn.GRUCell)
 # wrong, for a drop-in is to say the same.
 Kinds = Mapping[str, tuple[Any, str]]
 _SIZE = (Integral, "a whole number")
+_SIZES = ("input_size", "hidden_size")
 _CHECKED = (object, "")
 CELL_ARGUMENTS: Kinds = {
     "input_size": _SIZE,
@@ -53,8 +54,9 @@ def torch_arguments(name: str, kinds: Kinds, args: Sequence[Any], kwargs: dict[s
     """Raise unless what torch's constructor will get is of the right kinds."""
     for argument, value in (*zip(kinds, args, strict=False), *kwargs.items()):
         kind, expected = kinds.get(argument, _CHECKED)
-        flag = isinstance(value, bool) and kind not in (bool, object)
+        flag = isinstance(value, bool) and (kind not in (bool, object) or argument in _SIZES)
         if not isinstance(value, kind) or flag:
+            expected = expected or _SIZE[1]
             raise InvalidType(f"{name}: {argument} must be {expected}, got {value!r:.60}.")
         if isinstance(value, int | float) and value > arguments.LARGEST:
             raise InvalidValue(f"{name}: {argument} must be below 2⁶³, got {value!r:.60}.")

@@ -235,7 +235,7 @@ def log_joint(
     checks.require_tensors("log_joint", x=x, target=target)
     checks.require_real("log_joint", z=z)
     require_likelihood("log_joint", likelihood)
-    if not callable(V) or isinstance(V, type):
+    if not callable(V) or isinstance(V, type) or not checks.takes(V, 1):
         raise InvalidType(
             f"log_joint: V must map a state to a natural parameter, got {type(V).__name__}. Pass a "
             f"function or a module, such as torch.nn.Linear(H, O)."

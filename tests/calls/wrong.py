@@ -52,8 +52,6 @@ ANY: Mapping[str, Make] = {
     "empty tensor": lambda: torch.zeros(0),
     "int tensor (5, 2)": lambda: torch.zeros(5, 2, dtype=torch.int64),
     "PackedSequence": lambda: pack_sequence([torch.zeros(3, 3), torch.zeros(2, 3)]),
-    "nested tensor": lambda: torch.nested.as_nested_tensor([torch.zeros(2)], layout=torch.jagged),
-    "quantized tensor": lambda: torch.quantize_per_tensor(torch.zeros(2, 3), 0.1, 0, torch.qint8),
     "Parameter": lambda: nn.Parameter(torch.zeros(5, 2, 3)),
     "lambda of two": lambda: lambda x, _: (x, None),
     "torch.Size": lambda: torch.Size([5, 2]),

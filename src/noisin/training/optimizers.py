@@ -23,13 +23,13 @@ def sgd(parameters: Parameters, lr: float, **options: Any) -> torch.optim.SGD:
     True
     """
     given = _checked("sgd", parameters, {"lr": lr, **options})
-    return torch.optim.SGD(given, lr, **_fastest(given), **options)
+    return torch.optim.SGD(given, lr, **_fastest(given, lr), **options)
 
 
 def adamw(parameters: Parameters, lr: float, **options: Any) -> torch.optim.AdamW:
     """``torch.optim.AdamW``, fused where torch can."""
     given = _checked("adamw", parameters, {"lr": lr, **options})
-    return torch.optim.AdamW(given, lr, **_fastest(given), **options)
+    return torch.optim.AdamW(given, lr, **_fastest(given, lr), **options)
 
 
 def _checked(name: str, parameters: Parameters, options: dict[str, Any]) -> list[Any]:
@@ -51,8 +51,10 @@ def _checked(name: str, parameters: Parameters, options: dict[str, Any]) -> list
     return given
 
 
-def _fastest(parameters: list[Any]) -> dict[str, Any]:
+def _fastest(parameters: list[Any], lr: object) -> dict[str, Any]:
     groups = [p["params"] if isinstance(p, dict) else [p] for p in parameters]
     tensors = [t for group in groups for t in ([group] if isinstance(group, Tensor) else group)]
     fused = all(t.is_floating_point() and t.device.type in FUSED_ON for t in tensors)
-    return {"fused": True} if fused else {"foreach": True}
+    if fused:
+        return {"fused": True}
+    return {} if isinstance(lr, Tensor) else {"foreach": True}  # foreach takes numbers only
