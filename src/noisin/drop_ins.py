@@ -17,8 +17,8 @@ from noisin.errors import InvalidType, InvalidValue
 
 TORCH_CELLS = (nn.RNNCell, nn.LSTMCell, nn.GRUCell)
 
-# What torch's constructors take, in order; any object where torch says clearly itself what is
-# wrong, for a drop-in is to say the same.
+# What torch's constructors take, in order. Where torch itself refuses a wrong type in clear words,
+# any object passes, because a drop-in should raise the same error.
 Kinds = Mapping[str, tuple[Any, str]]
 _SIZE = (Integral, "a whole number")
 _SIZES = ("input_size", "hidden_size")
