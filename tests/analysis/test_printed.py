@@ -135,5 +135,5 @@ def test_bad_input() -> None:
         analysis.printed_regularizer(noisin.RNN(F, H, bidirectional=True, noise=law), x)
     with pytest.raises(InvalidType, match="expected a model"):
         analysis.printed_regularizer(lambda x, state: (x, state), x)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="must be 1 or more, got 0"):
+    with pytest.raises(InvalidValue, match="noise samples, 1 or more, got 0"):
         analysis.printed_regularizer(Model(noisin.RNN(F, H, noise=law, **D64), lik), x, 0)

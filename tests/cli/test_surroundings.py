@@ -175,6 +175,9 @@ for command, size in {calls}:
 
 def test_a_terminal_that_is_too_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((1, 1)))
+    for name in ("COLUMNS", "LINES"):  # which would count instead
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     for console in (Results(), Messages()):
         assert console.width == console.options.max_width == NARROWEST
         console.width = 160

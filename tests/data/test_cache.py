@@ -271,15 +271,6 @@ def test_an_entry_of_another_user_is_built_anew(folder: Path, place: Path) -> No
     assert entry.stat().st_uid == os.geteuid()
 
 
-def test_a_fifo_in_place_of_an_entry(folder: Path, place: Path) -> None:
-    first = load(folder).train.tolist()
-    (entry,) = entries(place)
-    entry.unlink()
-    os.mkfifo(entry)
-    assert load(folder).train.tolist() == first
-    assert entry.is_file()
-
-
 def test_the_cache_is_made_for_the_user_alone(folder: Path, place: Path) -> None:
     before = os.umask(0)
     try:

@@ -89,7 +89,7 @@ def test_the_picture(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_picture_is_of_the_weights_that_counted(tmp_path: Path) -> None:
+def test_the_best_epoch_is_marked_on_the_line_of_the_weights_that_count(tmp_path: Path) -> None:
     for weights in ("raw", "averaged"):
         record = write_record(tmp_path / weights / "run", [90.0, 70.0], weights)
         figures.learning_curves([record], tmp_path / f"{weights}.png")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,9 @@ def check_can_draw(what: str) -> None:
 
 
 def learning_curves(records: Sequence[RunRecord], *paths: Path) -> None:
-    """Perplexity by epoch: of valid as a line, of train with noise off dashed; the best is marked.
+    """Perplexity by epoch: valid as a line, dotted for averaged weights; train, noise off, dashed.
 
+    The best epoch on valid is marked, on the line of the weights that are better there.
     Like the paper's Figure 1: without noise the two part, and validation turns up.
     """
     check_can_draw("learning_curves")
@@ -43,6 +44,8 @@ def learning_curves(records: Sequence[RunRecord], *paths: Path) -> None:
     for i, record in enumerate(records):
         _draw(axes, record, f"C{i}")
     axes.plot([], [], color="grey", label="valid")
+    if any(line["valid_averaged"] is not None for record in records for line in record.metrics):
+        axes.plot([], [], color="grey", linestyle=":", label="valid, averaged weights")
     axes.plot([], [], color="grey", linestyle="--", label="train, noise off")
     axes.set(xlabel="epoch", ylabel="perplexity", yscale="log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -57,24 +60,22 @@ def learning_curves(records: Sequence[RunRecord], *paths: Path) -> None:
 
 
 def _draw(axes: Any, record: RunRecord, colour: str) -> None:
-    metrics = [line for line in record.metrics if line["valid"] is not None]
-    epochs = [line["epoch"] for line in metrics]
-    valid = _that_counted(record, metrics)
+    metrics = record.metrics
     name = record.folder.name.replace("$", r"\$")  # which would begin a formula
-    axes.plot(epochs, valid, color=colour, label=name)
-    clean = [(line["epoch"], line["train_clean"]) for line in metrics if line["train_clean"]]
-    if clean:
-        axes.plot(*zip(*clean, strict=True), color=colour, linestyle="--")
-    if valid:
-        best = valid.index(min(valid))
-        axes.plot(epochs[best], valid[best], "o", color=colour)
-
-
-def _that_counted(record: RunRecord, metrics: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Of valid, with the weights that the best epoch was chosen by: raw, or their average."""
-    if record.summary is None or record.summary["best"]["weights"] != "averaged":
-        return [line["valid"] for line in metrics]
-    return [line["valid_averaged"] or line["valid"] for line in metrics]
+    lines: dict[str, dict[str, Any]] = {
+        "valid": {"label": name},
+        "valid_averaged": {"linestyle": ":"},
+        "train_clean": {"linestyle": "--"},
+    }
+    for key, look in lines.items():
+        known = [(line["epoch"], line[key]) for line in metrics if line[key] is not None]
+        if known:
+            axes.plot(*zip(*known, strict=True), color=colour, **look)
+    if record.summary is not None:
+        best = record.summary["best"]
+        value = best["valid_averaged" if best["weights"] == "averaged" else "valid"]
+        if value is not None:
+            axes.plot(best["epoch"], value, "o", color=colour)
 
 
 def save(figure: Figure, out: Path) -> tuple[Path, Path]:
