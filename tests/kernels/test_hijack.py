@@ -28,10 +28,16 @@ def genuine() -> Path:
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder that other users can reach, as they cannot pytest's own."""
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that other users can reach, unlike pytest's own, with the sources of the kernel."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
+    (folder / "sources").mkdir()
+    (folder / "sources").chmod(0o755)
+    for name in build.SOURCES:
+        shutil.copyfile(build.HERE / name, folder / "sources" / name)
+        (folder / "sources" / name).chmod(0o644)
+    monkeypatch.setattr(build, "HERE", folder / "sources")  # the project may be in a private one
     yield folder
     shutil.rmtree(folder)
 
