@@ -25,7 +25,7 @@ stress: $(READY)
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
 	NOISIN_LOCALES=all $(BIN)/python -m pytest tests/cli/test_surroundings.py -k every_locale
 	NOISIN_FUZZED_CALLS=6000 NOISIN_FUZZED_SEEDS=8 $(BIN)/python -m pytest -n 2 tests/calls
-	NOISIN_SHAPES=product $(BIN)/python -m pytest -n 2 tests/kernels/test_sanitized.py
+	NOISIN_SHAPES=product $(BIN)/python -m pytest -n 2 tests/recurrent/kernels/test_sanitized.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

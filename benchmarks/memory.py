@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.models import STEPS, Shape
-from noisin import kernels
+from noisin.recurrent import kernels
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 

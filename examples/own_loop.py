@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from noisin import data, models, noise
-from noisin.training import evaluation
+from noisin.training import predictors
 
 
 def main(num_epochs: int = 8) -> list[float]:
@@ -29,7 +29,7 @@ def main(num_epochs: int = 8) -> list[float]:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.25)
             optimizer.step()
         # Noise off, every word scored once, and the model back in train() afterwards.
-        valid.append(evaluation.perplexity(model, corpus.valid).perplexity)
+        valid.append(predictors.perplexity(model, corpus.valid).perplexity)
         print(f"epoch {epoch + 1:2d}: valid perplexity {valid[-1]:.1f}")
     print(" ".join(models.generate(model, corpus.vocab, "the value of", length=30)))
     return valid

@@ -13,7 +13,7 @@ from torch import nn
 
 import noisin
 from noisin import noise
-from noisin.stack import NoisyStack
+from noisin.recurrent.stack import NoisyStack
 
 # name: (our class, torch's class or None where torch has none, extra arguments of ours)
 KINDS: dict[str, tuple[type[NoisyStack], type[nn.RNNBase] | None, dict[str, Any]]] = {

@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from noisin.training.files import sha256
+from noisin._util.files import sha256
 
 Damage = Callable[[Path], None]
 Case = tuple[str, Damage]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noisin.stack import NoisyStack
+from noisin.recurrent.stack import NoisyStack
 
 
 def gru_cell(x: Tensor, z: Tensor, carry: Tensor, w: list[Tensor]) -> Tensor:

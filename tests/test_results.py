@@ -13,10 +13,10 @@ from noisin.data.datasets import DATASETS
 from noisin.experiments import formats, presets, tags
 from noisin.experiments.collection import collect
 from noisin.experiments.formats import Sheet
-from noisin.experiments.points import Point, Task, tasks
-from noisin.experiments.run import Run
+from noisin.experiments.group import Point, Task, tasks
+from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
-from noisin.training.course import WEIGHTS, Weights
+from noisin.training.schedule import WEIGHTS, Weights
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

@@ -6,7 +6,7 @@ and ``except NoisinError`` catches all that noisin has to say. This module does 
 
 from __future__ import annotations
 
-from noisin import wording
+from noisin._util import wording
 
 
 class NoisinError(Exception):

@@ -21,14 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin import arguments, checks
-from noisin.cells import NoisyCell, hidden, with_hidden
+from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue
-from noisin.exponential import require_likelihood
-from noisin.family import Family
-from noisin.functional import Mode
-from noisin.injection import noise_on
 from noisin.likelihoods import Likelihood
+from noisin.likelihoods.base import require_likelihood
+from noisin.noise.family import Family
+from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
+from noisin.recurrent.functional import Mode
+from noisin.recurrent.injection import noise_on
 
 Model = Callable[..., tuple[Tensor, Any]]
 NOISE_SAMPLES = "a whole number of noise samples"

@@ -28,11 +28,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from noisin import checks
-from noisin.centred import require_noise
-from noisin.exponential import require_likelihood
+from noisin._util import checks
 from noisin.likelihoods import Likelihood
+from noisin.likelihoods.base import require_likelihood
 from noisin.noise import Noise
+from noisin.noise.base import require_noise
 
 FALSE_ALARM_RATE = 1e-8
 

@@ -12,14 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noisin import functional, likelihoods, noise, objective
+from noisin import likelihoods, noise, objective
 from noisin.analysis import curves, toys
 from noisin.analysis.claims import dropout
-from noisin.family import Family
-from noisin.injection import Injected
-from noisin.layout import Layout
+from noisin.noise.family import Family
+from noisin.recurrent import functional
+from noisin.recurrent.injection import Injected
+from noisin.recurrent.layout import Layout
+from noisin.recurrent.stack import NoisyStack
 from noisin.regularizers import DropoutLSTMCell, Masks
-from noisin.stack import NoisyStack
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]

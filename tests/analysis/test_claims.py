@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from noisin import kernels, likelihoods, noise
+from noisin import likelihoods, noise
 from noisin.analysis import claims, rows, toys, unbiasedness
 from noisin.analysis.claims import bayes, dropout, ensembles, model, noises, regularizer, risk
 from noisin.analysis.claims import unbiased as unbiased_claims
 from noisin.analysis.rows import Row
+from noisin.recurrent import kernels
 from tests import stats
 from tests.analysis import breaks
 from tests.analysis.breaks import Break

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from noisin import analysis, likelihoods, noise
 from noisin.analysis.regularizer import curvature_by_operator, output_curvature
 from noisin.errors import InvalidValue, NoisinError
-from tests.test_linear import LargestTensor
+from tests.likelihoods.test_linear import LargestTensor
 
 H, O = 4, 7  # noqa: E741
 D64 = {"dtype": torch.float64}

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 import noisin
-from noisin import analysis, functional, kernels, noise
+from noisin import analysis, noise
 from noisin.errors import InvalidType, InvalidValue
-from noisin.kernels import eager, native
+from noisin.recurrent import functional, kernels
+from noisin.recurrent.kernels import eager, native
+from noisin.recurrent.stack import NoisyStack
 from noisin.regularizers import DropoutLSTMCell, Zoneout
-from noisin.stack import NoisyStack
 
 F, H, T = 3, 4, 5
 D64 = {"dtype": torch.float64}

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import noisin
-from noisin import checks
+from noisin._util import checks
 from noisin.errors import InvalidType
 from tests.calls import laws, modules, texts, theory
 from tests.calls.call import Call, Change, fault, raised, random_changes

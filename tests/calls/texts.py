@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisin import data, kernels, models, training
+from noisin import data, models, training
 from noisin.data import Vocabulary, Windows
 from noisin.errors import Unavailable
 from noisin.models import Dropouts, LanguageModel
-from noisin.training import evaluation
+from noisin.recurrent import kernels
+from noisin.training import predictors
 from tests.calls.call import Call
 from tests.calls.modules import NOISE_SETTINGS, H, law
 
@@ -181,10 +182,10 @@ def _training() -> list[Call]:
         make(**a).step()
 
     return [
-        Call("perplexity", evaluation.perplexity, scored),
+        Call("perplexity", predictors.perplexity, scored),
         *(
             Call(f"evaluation.{f.__name__}", f, {**scored, "K": lambda: 2})
-            for f in (evaluation.marginal, evaluation.arithmetic, evaluation.geometric)
+            for f in (predictors.marginal, predictors.arithmetic, predictors.geometric)
         ),
         Call("Average", average, weights),
         Call(

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from noisin._util.files import sha256
 from noisin.errors import NoisinError
 from noisin.experiments.sweep.outcome import outcome
 from noisin.training import RunRecord
-from noisin.training.files import sha256
 from tests.cli.conftest import settings
 from tests.cli.run import in_process
 from tests.damages import AS_FILES, OBJECTS, all_damages, sample

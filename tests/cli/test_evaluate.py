@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from noisin import data
-from noisin.training import RunRecord, evaluation
-from noisin.training.restoring import restore
+from noisin.training import RunRecord, predictors
+from noisin.training.load import restore
 from tests.cli.run import in_process
 
 
@@ -46,7 +46,7 @@ def test_samples(method: str, run: Path, text: Path, capsys: Any) -> None:
     arguments = ("--method", method, "--samples", "5", "--split", "valid", "--temperature", "1.2")
     told = evaluated(run, capsys, *arguments, "--seed", "3")
     torch.manual_seed(3)
-    score = getattr(evaluation, method)
+    score = getattr(predictors, method)
     expected = score(restore(RunRecord(run)).model, data.load(text).valid, 5, temperature=1.2)
     assert told["nats"] == pytest.approx(expected.nats, rel=1e-9)
     assert (told["K"], told["tokens"]) == (5, expected.tokens)

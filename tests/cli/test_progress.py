@@ -10,7 +10,7 @@ from rich.console import Console
 
 from noisin.cli import progress
 from noisin.cli.progress import Display
-from noisin.training.progress import Status
+from noisin.training.runtime.progress import Status
 
 METRICS = {
     "epoch": 3,

@@ -15,7 +15,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from noisin import wording
+from noisin._util import wording
 from noisin.cli.consoles import NARROWEST, STAND_INS, Messages, Results, prepare
 from noisin.cli.verify import verify
 from tests.cli.conftest import SMALL

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from noisin.cli import train
-from noisin.experiments import comparison, figures
+from noisin.experiments import comparison
+from noisin.experiments.pictures import learning_curves
 from noisin.training import RunRecord
 from tests.cli.conftest import SMALL
 from tests.cli.run import in_process
@@ -118,7 +119,7 @@ def test_a_file_of_ones_own(text: Path, tmp_path: Path, capsys: Any) -> None:
 def test_without_matplotlib(
     small_compare: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(figures, "find_spec", lambda _: None)
+    monkeypatch.setattr(learning_curves, "find_spec", lambda _: None)
     assert in_process(*small_compare, "--train.epochs", "1", *()) == 2, "given twice"
     capsys.readouterr()
     assert in_process(*small_compare) == 0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisin.data import Windows
-from noisin.data.batching import SHORTEST
+from noisin.data.batch import SHORTEST
 from noisin.errors import InvalidType, InvalidValue, NoisinError
 
 SETTINGS = st.tuples(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from noisin import places
+from noisin._util import places
 from noisin.data import load
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidData, Unavailable

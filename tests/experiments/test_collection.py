@@ -16,7 +16,7 @@ import pytest
 from noisin.errors import InvalidValue
 from noisin.experiments import searching
 from noisin.experiments.collection import collect
-from noisin.experiments.run import Run
+from noisin.experiments.records import Run
 from tests.experiments.records import line, write_run
 from tests.training import toy
 

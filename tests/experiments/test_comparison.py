@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from noisin.errors import InvalidValue
-from noisin.experiments import comparison, figures
+from noisin.experiments import comparison
 from noisin.experiments.comparison import Row
+from noisin.experiments.pictures import learning_curves
 from noisin.training import RunRecord
 
 
@@ -82,7 +83,7 @@ def test_the_picture(tmp_path: Path) -> None:
         write_record(tmp_path / "no-noise", [90.0, 70.0, 80.0]),
         write_record(tmp_path / "noise", [None, 95.0, 71.0]),
     ]
-    figures.learning_curves(records, tmp_path / "a.svg", tmp_path / "a.png")
+    learning_curves.learning_curves(records, tmp_path / "a.svg", tmp_path / "a.png")
     drawn = (tmp_path / "a.svg").read_text()
     assert "no-noise" in drawn
     assert "train, noise off" in drawn
@@ -92,20 +93,20 @@ def test_the_picture(tmp_path: Path) -> None:
 def test_the_best_epoch_is_marked_on_the_line_of_the_weights_that_count(tmp_path: Path) -> None:
     for weights in ("raw", "averaged"):
         record = write_record(tmp_path / weights / "run", [90.0, 70.0], weights)
-        figures.learning_curves([record], tmp_path / f"{weights}.png")
+        learning_curves.learning_curves([record], tmp_path / f"{weights}.png")
     assert (tmp_path / "raw.png").read_bytes() != (tmp_path / "averaged.png").read_bytes()
 
 
 def test_a_name_is_no_formula(tmp_path: Path) -> None:
     record = write_record(tmp_path / r"a$\nothing$ [b]", [90.0, 70.0])
-    figures.learning_curves([record], tmp_path / "a.svg", tmp_path / "a.png")
+    learning_curves.learning_curves([record], tmp_path / "a.svg", tmp_path / "a.png")
     assert r"a$\nothing$ [b]" in (tmp_path / "a.svg").read_text().replace(r"\$", "$")
 
 
 def test_the_picture_is_the_same_each_time(tmp_path: Path) -> None:
     record = write_record(tmp_path / "run", [90.0, 70.0, 80.0])
     for name in ("a.png", "b.png"):
-        figures.learning_curves([record], tmp_path / name)
+        learning_curves.learning_curves([record], tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from noisin.errors import InvalidValue
-from noisin.experiments import axes, figure1
 from noisin.experiments.collection import collect
+from noisin.experiments.paper import figure1
+from noisin.experiments.pictures import axes
 from tests.cli.run import in_process, noisin
 from tests.experiments.records import write_run
 

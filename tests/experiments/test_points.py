@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from noisin import noise, parameters
+from noisin import noise
 from noisin.experiments import tags
 from noisin.experiments.collection import collect
-from noisin.experiments.points import Point, Task, tasks
+from noisin.experiments.group import Point, Task, tasks
 from noisin.experiments.seeds import Mean
+from noisin.noise import ranges
 from tests.experiments.records import write_run
 
 
@@ -144,9 +145,9 @@ def test_a_label_tells_what_is_out_of_line(tmp_path: Path) -> None:
 def test_gamma_and_std_are_those_of_the_noise(family: str, tmp_path: Path) -> None:
     law = noise.FAMILIES[family].__name__
     drawn = noise.FAMILIES[family](0.7)
-    assert parameters.std(law, 0.7) == pytest.approx(drawn.std)
-    assert parameters.gamma(law, drawn.std) == pytest.approx(0.7)
-    assert parameters.gamma(law, 0.3) == noise.FAMILIES[family].from_variance(0.09).gamma
+    assert ranges.std(law, 0.7) == pytest.approx(drawn.std)
+    assert ranges.gamma(law, drawn.std) == pytest.approx(0.7)
+    assert ranges.gamma(law, 0.3) == noise.FAMILIES[family].from_variance(0.09).gamma
     write_run(tmp_path / "gamma", noise={"family": family, "gamma": 0.7})
     write_run(tmp_path / "std", noise={"family": family, "std": drawn.std})
     for point in only_task(tmp_path).points:

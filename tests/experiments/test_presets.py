@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from noisin.errors import NoisinError
-from noisin.experiments import presets, recipes
+from noisin.experiments import presets
+from noisin.experiments.paper import recipes
 from noisin.training.config import RunConfig
 
 DOCS = Path(__file__).parents[2] / "docs" / "command-line.md"

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from noisin.data import Windows
-from noisin.experiments import paper, presets, recipes
+from noisin.experiments import presets
+from noisin.experiments.paper import recipes, results
 from noisin.models import PRESETS
 from noisin.training import RunConfig, Trainer
 from noisin.training.build import build_model, build_noise
@@ -32,8 +33,8 @@ def rates(config: RunConfig) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize("reading", ["dropout", "recurrent-dropout"])
-@pytest.mark.parametrize("cell", paper.CELLS, ids=recipes.name_of)
-def test_a_recipe_is_its_cell(cell: paper.Cell, reading: recipes.Dropout) -> None:
+@pytest.mark.parametrize("cell", results.CELLS, ids=recipes.name_of)
+def test_a_recipe_is_its_cell(cell: results.Cell, reading: recipes.Dropout) -> None:
     """Text, size, dropout and noise are the row's, and all else is the config's own default."""
     config = recipes.config(recipes.name_of(cell, reading))
     assert config.data.name == cell.corpus
@@ -55,7 +56,7 @@ def test_a_recipe_is_its_cell(cell: paper.Cell, reading: recipes.Dropout) -> Non
 
 
 def test_every_cell_has_its_recipe_and_every_recipe_but_the_small_its_cell() -> None:
-    of_cells = {recipes.name_of(c, reading) for c in paper.CELLS for reading in recipes.DROPOUTS}
+    of_cells = {recipes.name_of(c, reading) for c in results.CELLS for reading in recipes.DROPOUTS}
     others = {name for name in recipes.RECIPES if "-small" not in name and "figure1" not in name}
     assert of_cells == others
     assert len(of_cells) == 4 * 3 * 9

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from noisin.experiments import charts, palette, report, svg
 from noisin.experiments.collection import collect
-from noisin.experiments.points import tasks
+from noisin.experiments.group import tasks
+from noisin.experiments.pictures import charts, palette
+from noisin.experiments.report import page, svg
 from tests.cli.run import in_process, noisin
 from tests.experiments.records import write_run
 
@@ -38,7 +39,7 @@ class Elements(HTMLParser):
 
 
 def render(folder: Path) -> str:
-    return report.render(collect(folder), folder)
+    return page.render(collect(folder), folder)
 
 
 def write_three(folder: Path) -> None:

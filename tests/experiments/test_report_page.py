@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from noisin.experiments import palette, report
 from noisin.experiments.collection import collect
+from noisin.experiments.pictures import palette
+from noisin.experiments.report.page import render
 from tests.browser import PROGRAM, Browser, browser
 from tests.experiments.records import write_run
 
@@ -68,7 +69,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _write(folder: Path) -> Path:
     path = folder / "report.html"
-    path.write_text(report.render(collect(folder), folder))
+    path.write_text(render(collect(folder), folder))
     return path
 
 

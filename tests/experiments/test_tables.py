@@ -15,10 +15,11 @@ import pytest
 
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
-from noisin.experiments import paper, recipes, sheets, tables, tags
+from noisin.experiments import tags
 from noisin.experiments.collection import Collection, collect
+from noisin.experiments.paper import recipes, results, sheets, tables
 from noisin.experiments.presets import merge
-from noisin.experiments.run import point
+from noisin.experiments.records import point
 from noisin.experiments.seeds import Mean
 from noisin.training import Trainer
 from noisin.training.record import RunRecord
@@ -102,7 +103,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     for number in (3, 4):
         comparison = tables.compare(number, Collection())
         assert [found.cell for found in comparison.lines] == [
-            cell for cell in paper.CELLS if cell.table == number
+            cell for cell in results.CELLS if cell.table == number
         ]
         assert all(found.result.runs == () for found in comparison.lines)
         shown = sheets.show(number, collect(tmp_path))
@@ -193,8 +194,8 @@ def test_no_two_recipes_are_alike() -> None:
     assert len(keys) == len(recipes.RECIPES)
 
 
-@pytest.mark.parametrize("cell", paper.CELLS[::7], ids=recipes.name_of)
-def test_a_run_reaches_its_cell(cell: paper.Cell, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cell", results.CELLS[::7], ids=recipes.name_of)
+def test_a_run_reaches_its_cell(cell: results.Cell, tmp_path: Path) -> None:
     write(tmp_path / "a", recipes.name_of(cell), text=cell.corpus)
     (found,) = (n for n in tables.compare(cell.table, collect(tmp_path)).lines if n.result.runs)
     assert found.cell is cell
@@ -327,19 +328,19 @@ def test_numbers_of_no_table(number: int, message: str) -> None:
 def test_the_last_table() -> None:
     for form in ("text", "markdown", "latex", "csv"):
         shown = sheets.show(5, Collection(), form)
-        for system in paper.SYSTEMS:
+        for system in results.SYSTEMS:
             assert str(system.test) in shown
         assert shown.count("copied error") == 2
     rows = list(csv.DictReader(io.StringIO(sheets.show(5, Collection(), "csv"))))
     assert [(r["citation"], r["paper_dev"]) for r in rows] == [
-        (s.citation or "", str(s.dev) if s.dev else "") for s in paper.SYSTEMS
+        (s.citation or "", str(s.dev) if s.dev else "") for s in results.SYSTEMS
     ]
     assert all(r["dev"] == r["test"] == "" for r in rows)
 
 
 @pytest.mark.parametrize("number", [3, 4])
 def test_every_format_has_every_cell(number: int) -> None:
-    cells = [cell for cell in paper.CELLS if cell.table == number]
+    cells = [cell for cell in results.CELLS if cell.table == number]
     shown = {
         form: sheets.show(number, Collection(), form) for form in ("text", "markdown", "latex")
     }

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from noisin._util.files import sha256
 from noisin.errors import InvalidValue, Unsupported
 from noisin.training.checkpoint import Checkpoints, Damaged
-from noisin.training.files import sha256
-from noisin.training.run import load_weights
+from noisin.training.state import load_weights
 
 RUN = {"config": "a", "data": "b", "vocabulary": "c"}
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from noisin import parameters
 from noisin.errors import InvalidValue, NoisinError
-from noisin.noise import FAMILIES
+from noisin.noise import FAMILIES, ranges
 from noisin.training import RunConfig
 from noisin.training import config as module
 from noisin.training.config import NoiseConfig, ScheduleConfig, explain
@@ -85,7 +84,7 @@ def test_what_noise_itself_would_say() -> None:
         for wrong in (-1.0, 0.0, 2.0, 1e300):
             said = configured = "nothing"
             try:
-                parameters.check(name, "gamma", wrong)
+                ranges.check(name, "gamma", wrong)
             except NoisinError as error:
                 said = str(error)
             try:

@@ -20,15 +20,16 @@ from torch.testing import assert_close
 
 import noisin
 from noisin import noise
-from noisin.drawing import Shard, set_shard
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import presets
 from noisin.models import CELLS, Dropouts, LanguageModel, detach
 from noisin.noise import Gaussian
-from noisin.training import RunRecord, Trainer, distributed
+from noisin.noise.sampling import Shard, set_shard
+from noisin.training import RunRecord, Trainer
 from noisin.training.build import noisy_loss
 from noisin.training.record import TIMES
-from noisin.training.workers import Workers
+from noisin.training.runtime import distributed
+from noisin.training.runtime.workers import Workers
 from tests.training import toy
 
 WORDS, N, T = 12, 6, 5

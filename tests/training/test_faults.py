@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import torch
 
+from noisin._util.files import sha256
 from noisin.models import LanguageModel
 from noisin.training import RunRecord
 from noisin.training.checkpoint import Checkpoints
-from noisin.training.files import sha256
-from noisin.training.watch import Diverged
+from noisin.training.runtime.divergence import Diverged
 from tests.training import toy
 
 SETTINGS = toy.config(train={"save_steps": 4, "epochs": 2})

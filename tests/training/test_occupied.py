@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from noisin._util.files import sha256
 from noisin.errors import NoisinError
-from noisin.training.files import sha256
 from tests.training import toy
 
 TEXT = toy.corpus()

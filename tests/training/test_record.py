@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from noisin._util.files import write_atomically
+from noisin._util.lock import locked
 from noisin.errors import InvalidValue, Unavailable, Unsupported
 from noisin.training import RunRecord
 from noisin.training.config import RunConfig, ScheduleConfig, TrainConfig
-from noisin.training.course import Course, noise_share
-from noisin.training.environment import changes, environment
-from noisin.training.files import write_atomically
-from noisin.training.lock import locked
-from noisin.training.progress import Quiet, Status
-from noisin.training.signals import Interrupted, caught
+from noisin.training.runtime.environment import changes, environment
+from noisin.training.runtime.progress import Quiet, Status
+from noisin.training.runtime.signals import Interrupted, caught
+from noisin.training.schedule import Course, noise_share
 from tests.experiments.records import line
 
 

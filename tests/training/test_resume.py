@@ -17,18 +17,10 @@ import torch
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import InvalidValue, Unsupported
-from noisin.training import (
-    RunConfig,
-    RunRecord,
-    Trainer,
-    config,
-    evaluation,
-    restore,
-    resume,
-)
+from noisin.training import RunConfig, RunRecord, Trainer, config, predictors, restore, resume
 from noisin.training.config import TrainConfig
-from noisin.training.device import use_threads
-from noisin.training.signals import Interrupted
+from noisin.training.runtime.device import use_threads
+from noisin.training.runtime.signals import Interrupted
 from tests.training import toy
 
 KILLS = int(os.environ.get("NOISIN_KILLS", "3"))  # `make stress` asks for more
@@ -98,14 +90,14 @@ def test_signals_save_and_stop(whole: Any, number: int, tmp_path: Path) -> None:
 
 
 def signal_in_measurement(number: int) -> None:
-    measure, calls = evaluation.perplexity, itertools.count()
+    measure, calls = predictors.perplexity, itertools.count()
 
     def measure_or_stop(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == number:
             os.kill(os.getpid(), signal.SIGTERM)
         return measure(*args, **kwargs)
 
-    evaluation.perplexity = measure_or_stop
+    predictors.perplexity = measure_or_stop
 
 
 def test_a_signal_while_evaluating(whole: Any, tmp_path: Path) -> None:

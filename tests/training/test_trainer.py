@@ -16,7 +16,7 @@ from noisin import analysis, objective
 from noisin.data import Windows
 from noisin.errors import InvalidValue, Unavailable
 from noisin.models import detach
-from noisin.training import RunRecord, Trainer, evaluation, restore
+from noisin.training import RunRecord, Trainer, predictors, restore
 from noisin.training.build import build_model, build_noise, build_objective
 from noisin.training.config import NoiseConfig
 from tests.training import toy
@@ -64,7 +64,7 @@ def test_what_an_epoch_measures(tmp_path: Path) -> None:
     line, summary = record.metrics[-1], record.summary
 
     def perplexity(ids: Any, *which: Any) -> float:
-        return evaluation.perplexity(restore(record, *which).model, ids).perplexity
+        return predictors.perplexity(restore(record, *which).model, ids).perplexity
 
     assert line["valid"] == perplexity(text.valid, "last", "raw")
     assert line["valid_averaged"] == perplexity(text.valid, "last", "averaged")
@@ -101,7 +101,7 @@ def test_raw_and_averaged_weights_are_scored_each_at_its_best(
             (text.test, "test"),
             (text.train[:501], "train_clean"),
         ):
-            assert best[key] == evaluation.perplexity(model, split).perplexity
+            assert best[key] == predictors.perplexity(model, split).perplexity
     better = min(lowest, key=lowest.__getitem__)
     assert summary["best"] == summary[better]
     assert restore(record).weights == better
@@ -152,7 +152,7 @@ def test_the_non_monotone_trigger(tmp_path: Path) -> None:
     counted = [line["valid_averaged"] or line["valid"] for line in record.metrics]
     best = record.summary["best"]
     assert (best["epoch"], best["weights"]) == (1 + int(np.argmin(counted)), "averaged")
-    score = evaluation.perplexity(restore(record).model, toy.corpus().valid)
+    score = predictors.perplexity(restore(record).model, toy.corpus().valid)
     assert score.perplexity == min(counted)
 
 
@@ -268,7 +268,7 @@ def test_the_callers_random_stream_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noisin.training.clock.TELL", 0.0)
+    monkeypatch.setattr("noisin.training.runtime.clock.TELL", 0.0)
     seen = toy.Seen()
     record = toy.fit(tmp_path / "run", seen, train={"epochs": 2})
     assert seen.titles == ["run"]
@@ -298,7 +298,7 @@ def test_what_cannot_be_trained_leaves_the_folder_usable(
     changes: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr("noisin.training.tensorboard.find_spec", lambda _: None)
+    monkeypatch.setattr("noisin.training.runtime.tensorboard.find_spec", lambda _: None)
     seen = toy.Seen()
     with pytest.raises(InvalidValue, match=message):
         toy.fit(tmp_path / "run", seen, **changes)

@@ -20,9 +20,10 @@ import numpy as np
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import NoisinError
-from noisin.training import Interrupted, RunConfig, RunRecord, Trainer, distributed
-from noisin.training.progress import Status
+from noisin.training import Interrupted, RunConfig, RunRecord, Trainer
 from noisin.training.record import TIMES
+from noisin.training.runtime import distributed
+from noisin.training.runtime.progress import Status
 
 WORDS = 12
 

@@ -23,14 +23,14 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from noisin import arguments, checks
-from noisin.centred import require_noise
+from noisin._util import arguments, checks
 from noisin.errors import InvalidValue
-from noisin.exponential import require_likelihood
-from noisin.functional import Mode, inject
 from noisin.likelihoods import Categorical, Likelihood, Poisson
-from noisin.linear import transforming
+from noisin.likelihoods.base import require_likelihood
+from noisin.likelihoods.linear import transforming
 from noisin.noise import Noise
+from noisin.noise.base import require_noise
+from noisin.recurrent.functional import Mode, inject
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin import arguments, checks, objective
+from noisin import objective
+from noisin._util import arguments, checks
 from noisin.analysis.regularizer import bregman
 from noisin.errors import InvalidValue
-from noisin.injection import as_training, injected_modules, noise_on
 from noisin.likelihoods import Likelihood
 from noisin.noise import Noise
 from noisin.objective import Batch
+from noisin.recurrent.injection import as_training, injected_modules, noise_on
 
 
 @dataclass(frozen=True)

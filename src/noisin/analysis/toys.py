@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from noisin import likelihoods
-from noisin.functional import Mode
 from noisin.likelihoods import Likelihood
+from noisin.recurrent.functional import Mode
 
 T, N, X, H, O = 5, 4, 3, 4, 6  # noqa: E741 - steps, rows, inputs, hidden units, outputs
 

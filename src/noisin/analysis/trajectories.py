@@ -16,14 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from noisin import cells, checks
-from noisin.cells import NoisyCell, hidden, with_hidden
-from noisin.conversion import NOISY
+from noisin._util import checks
 from noisin.errors import InvalidValue
-from noisin.functional import States
-from noisin.injection import as_training
-from noisin.layout import Layout
-from noisin.stack import NoisyStack
+from noisin.recurrent import cells
+from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
+from noisin.recurrent.convert import NOISY
+from noisin.recurrent.functional import States
+from noisin.recurrent.injection import as_training
+from noisin.recurrent.layout import Layout
+from noisin.recurrent.stack import NoisyStack
 
 Kind = Literal["rnn", "cell"]
 

@@ -23,10 +23,10 @@ from statistics import NormalDist
 import torch
 from torch import Tensor, nn
 
-from noisin import arguments, checks
+from noisin._util import arguments, checks
 from noisin.analysis.trajectories import Kind, Runner, Trajectory
 from noisin.errors import InvalidValue
-from noisin.injection import as_training
+from noisin.recurrent.injection import as_training
 
 
 @dataclass(frozen=True)

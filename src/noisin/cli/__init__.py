@@ -16,7 +16,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 import noisin
-from noisin import wording
+from noisin._util import wording
 from noisin.cli.consoles import Results, prepare, silence
 from noisin.errors import NoisinError
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from noisin._util.wording import NOT_TEXT, shown
 from noisin.errors import InvalidValue
-from noisin.wording import NOT_TEXT, shown
 
 
 def _whole_number(_: type, tokens: Sequence[Any]) -> int:

@@ -1,7 +1,7 @@
 """Where commands print: results to standard output, all else to standard error, as plain text.
 
-Whatever is printed, no name or word of a file steers the terminal (see :mod:`noisin.wording`), and
-a character that the terminal does not know has a stand-in.
+Whatever is printed, no name or word of a file steers the terminal (see
+:mod:`noisin._util.wording`), and a character that the terminal does not know has a stand-in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from rich.console import Console, ConsoleDimensions
 from rich.segment import Segment
 
-from noisin.wording import message, printable
+from noisin._util.wording import message, printable
 
 NARROWEST, WIDEST = 40, 1000  # columns; in one, rich never comes to an end
 STAND_INS = {

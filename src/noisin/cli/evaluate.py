@@ -17,8 +17,8 @@ from noisin.training.record import RunRecord, finite
 
 if TYPE_CHECKING:
     from noisin.data.cache import Ids
-    from noisin.training.evaluation import Score
-    from noisin.training.restoring import Restored
+    from noisin.training.load import Restored
+    from noisin.training.predictors import Score
 
 MOST_SAMPLES = 10_000
 Method = Literal["exact", "marginal", "arithmetic", "geometric"]
@@ -74,7 +74,7 @@ def evaluate(
         raise InvalidValue(f"--samples must lie in 1 to {MOST_SAMPLES}, got {samples}.")
     if not 0 <= seed < 2**63:
         raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
-    from noisin.training.restoring import restore
+    from noisin.training.load import restore
 
     record = RunRecord(run)
     restored = restore(record, checkpoint, weights, Display().note)
@@ -122,12 +122,12 @@ def _text(record: RunRecord, folder: Path | None, split: str) -> Ids:
 def _score(restored: Restored, ids: Ids, method: Method, seed: int, options: Any) -> Score:
     import torch
 
-    from noisin.training import evaluation
+    from noisin.training import predictors
 
     torch.manual_seed(seed)
     if method == "exact":
-        return evaluation.perplexity(restored.model, ids, **options)
-    score: Score = getattr(evaluation, method)(restored.model, ids, **options)
+        return predictors.perplexity(restored.model, ids, **options)
+    score: Score = getattr(predictors, method)(restored.model, ids, **options)
     return score
 
 

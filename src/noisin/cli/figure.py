@@ -8,10 +8,10 @@ from noisin.cli.arguments import WholeNumber
 from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
 from noisin.errors import InvalidValue
-from noisin.experiments import figure1
 from noisin.experiments.collection import collect
-from noisin.experiments.figures import check_can_draw, save
 from noisin.experiments.formats import one_line
+from noisin.experiments.paper import figure1
+from noisin.experiments.pictures.learning_curves import check_can_draw, save
 
 
 def figure(

@@ -46,7 +46,7 @@ def generate(
     """
     from noisin.data.vocab import EOS
     from noisin.models import generate as draw
-    from noisin.training.restoring import restore
+    from noisin.training.load import restore
 
     restored = restore(RunRecord(run), checkpoint, weights, Display().note)
     words = draw(

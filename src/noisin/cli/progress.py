@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from noisin.cli.consoles import Messages, note
 from noisin.experiments.seeds import number
-from noisin.training.progress import Status
+from noisin.training.runtime.progress import Status
 
 QUIET = 60.0  # seconds without a line, elsewhere than on a terminal
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from noisin._util.files import write_atomically
 from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
 from noisin.errors import InvalidValue
 from noisin.experiments.collection import collect
-from noisin.training.files import write_atomically
 
 
 def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
@@ -27,7 +27,7 @@ def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
     if path.suffix not in {".html", ".htm"}:
         raise InvalidValue(f"--out must be a file ending in .html, got {path}.")
     runs = collect(folder, note=Display().note)
-    from noisin.experiments.report import render
+    from noisin.experiments.report.page import render
 
     page = render(runs, folder).encode(errors="backslashreplace")  # of names that are not text
     write_atomically(path, page)

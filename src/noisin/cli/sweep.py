@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
+from noisin._util.wording import message
 from noisin.cli.arguments import WholeNumber, require_text
 from noisin.cli.board import Board
 from noisin.cli.consoles import Results, tell
@@ -17,7 +18,6 @@ from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
 from noisin.experiments.sweep.standing import PointRow, Standing, point_rows
-from noisin.wording import message
 
 SWEEP = f"""The sweep, by name or as a TOML file; the flags below go over the settings that it does
 not vary. The names: {", ".join(sweeps.names())}."""
@@ -56,10 +56,10 @@ def sweep(
         raise InvalidValue(f"--jobs must be between 1 and 1024, got {jobs}.")
     if find_spec("optuna") is None:
         raise Unsupported("noisin sweep needs Optuna: pip install 'noisin[sweep]'.")
-    from noisin.experiments.sweep import sweeping
+    from noisin.experiments.sweep import driver
 
     with Board(chosen) as board:
-        standings = sweeping.run(chosen, out, jobs, storage, board.show, board.say)
+        standings = driver.run(chosen, out, jobs, storage, board.show, board.say)
     _print(point_rows(standings))
     tell(f"\nThe records are in {out / chosen.name}.")
     return _failures(standings)

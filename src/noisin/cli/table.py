@@ -7,8 +7,8 @@ from pathlib import Path
 from noisin.cli.arguments import WholeNumber
 from noisin.cli.consoles import Messages, note, tell
 from noisin.cli.progress import Display
-from noisin.experiments import sheets, tables
 from noisin.experiments.collection import collect
+from noisin.experiments.paper import sheets, tables
 
 
 def table(

@@ -13,12 +13,13 @@ from rich.table import Table
 from noisin.cli.consoles import Results, tell
 from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
-from noisin.experiments import comparison, figures, presets
+from noisin.experiments import comparison, presets
 from noisin.experiments.comparison import Row
+from noisin.experiments.pictures import learning_curves
 from noisin.experiments.seeds import number
 from noisin.training.config import RunConfig
-from noisin.training.progress import Quiet
 from noisin.training.record import RunRecord
+from noisin.training.runtime.progress import Quiet
 
 PRESET = f"""The settings to start from, by name or as a TOML file; the flags below go over them.
 The names: {presets.known()}."""
@@ -48,7 +49,7 @@ def train(
     configs = chosen.configs(nested(flags))
     folder = out / f"{chosen.name}-{_mark(configs.values())}"
     places = [folder / name for name in configs] if chosen.variants else [folder]
-    from noisin.training.distributed import connected
+    from noisin.training.runtime.distributed import connected
 
     with connected(next(iter(configs.values())).device) as workers:
         progress = Display() if workers.main else Quiet()
@@ -72,13 +73,13 @@ def _mark(configs: Iterable[RunConfig]) -> str:
 
 
 def _picture(records: Sequence[RunRecord], folder: Path) -> str:
-    if not figures.can_draw():
+    if not learning_curves.can_draw():
         return (
             ". For a picture of the learning curves: pip install 'noisin[plot]', and the same "
             "command again."
         )
     path = folder / "learning-curves.svg"
-    figures.learning_curves(records, path, path.with_suffix(".png"))
+    learning_curves.learning_curves(records, path, path.with_suffix(".png"))
     return f", the learning curves in {path} (and .png)."
 
 

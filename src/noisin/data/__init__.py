@@ -14,8 +14,8 @@ from noisin.data.facts import overlap as overlap
 from noisin.data.vocab import Vocabulary as Vocabulary
 
 if TYPE_CHECKING:
-    from noisin.data.batching import Window as Window
-    from noisin.data.batching import Windows as Windows
+    from noisin.data.batch import Window as Window
+    from noisin.data.batch import Windows as Windows
 
 _WITH_TORCH = ("Window", "Windows")
 
@@ -25,7 +25,7 @@ __all__ += _WITH_TORCH
 
 def __getattr__(name: str) -> Any:
     if name in _WITH_TORCH:
-        from noisin.data import batching
+        from noisin.data import batch
 
-        return getattr(batching, name)
+        return getattr(batch, name)
     raise AttributeError(f"module 'noisin.data' has no attribute {name!r}")

@@ -24,7 +24,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from noisin import places, trust
+from noisin._util import places, trust
 from noisin.data.vocab import Vocabulary
 from noisin.errors import InvalidType, NoisinError, Unavailable
 

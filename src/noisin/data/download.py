@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from noisin import places
+from noisin._util import places
 from noisin.data import cache
 from noisin.errors import InvalidData, NoisinError, Unavailable
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from noisin import arguments
+from noisin._util import arguments
 from noisin.data.cache import Ids, require_ids
 from noisin.data.corpus import SPLITS, Corpus
 from noisin.data.vocab import UNK

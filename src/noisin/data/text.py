@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from noisin._util.regular import NotRegular, open_regular
 from noisin.data.vocab import EOS
 from noisin.errors import InvalidData, Unavailable
-from noisin.regular import NotRegular, open_regular
 
 BLOCK = 2**16
 LONGEST_LINE = 2**20

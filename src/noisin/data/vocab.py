@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisin import arguments
+from noisin._util import arguments
 from noisin.errors import InvalidType, InvalidValue
 
 EOS, UNK = "<eos>", "<unk>"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from noisin.errors import InvalidValue, NoisinError
-from noisin.experiments.run import End, Run
+from noisin.experiments.records import End, Run
 from noisin.experiments.searching import Search
 from noisin.training import schemas
 from noisin.training.config import RunConfig

@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from noisin._util.files import write_atomically
 from noisin.errors import InvalidValue
 from noisin.training.config import RunConfig
-from noisin.training.course import WEIGHTS, Weights
-from noisin.training.files import write_atomically
 from noisin.training.record import RunRecord
+from noisin.training.schedule import WEIGHTS, Weights
 
 if TYPE_CHECKING:
-    from noisin.training.progress import Progress
-    from noisin.training.workers import Workers
+    from noisin.training.runtime.progress import Progress
+    from noisin.training.runtime.workers import Workers
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from noisin.wording import printable
+from noisin._util.wording import printable
 
 LATEX = str.maketrans(
     {

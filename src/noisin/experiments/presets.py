@@ -21,11 +21,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from noisin._util.wording import shown
 from noisin.data.text import Text
 from noisin.errors import InvalidValue
-from noisin.experiments import recipes
+from noisin.experiments.paper import recipes
 from noisin.training.config import RunConfig
-from noisin.wording import shown
 
 FOLDER = Path(__file__).parent / "presets"
 MAIN_JOB = "compare"

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from noisin.experiments.run import Run
+from noisin.experiments.records import Run
 
 
 @dataclass(frozen=True)

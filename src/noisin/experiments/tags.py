@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal, NamedTuple
 
-from noisin.experiments.points import Point
-from noisin.experiments.run import Run
+from noisin.experiments.group import Point
+from noisin.experiments.records import Run
 
 NOT_COMPLETE, DIVERGED, STILL_FALLING = "not complete", "diverged", "still falling"
 REPEATED, NOT_SCORED = "repeated", "test not scored"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from noisin import arguments
+from noisin._util import arguments
 from noisin.data.vocab import EOS, Vocabulary
 from noisin.errors import InvalidType, InvalidValue, Unsupported
-from noisin.injection import as_training
-from noisin.models.language_model import LanguageModel
+from noisin.models.language import LanguageModel
+from noisin.recurrent.injection import as_training
 
 
 @torch.no_grad()

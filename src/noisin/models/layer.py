@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin import checks, functional
+from noisin._util import checks
 from noisin.errors import Unsupported
-from noisin.functional import States, Weights
-from noisin.layout import Layout
-from noisin.models.dropout import Dropout
-from noisin.rnn import GRU, LSTM, RNN
-from noisin.stack import NoisyStack
+from noisin.recurrent import drop_ins, functional
+from noisin.recurrent.functional import States, Weights
+from noisin.recurrent.layout import Layout
+from noisin.recurrent.modules import GRU, LSTM, RNN
+from noisin.recurrent.stack import NoisyStack
+from noisin.regularizers.sequences import Dropout
 
 
 class Cell(NamedTuple):
@@ -54,7 +55,7 @@ class Layer(nn.Module):
         cell: one of :data:`CELLS`.
         input_size, hidden_size: its sizes.
         dropout: of the ``h_{t-1}`` that the recurrence reads; carry and memory stay whole.
-        settings: of the noise, as in :mod:`noisin.rnn`.
+        settings: of the noise, as in :mod:`noisin.recurrent.modules`.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Layer(nn.Module):
         """``(T, N, F)`` to ``(T, N, H)``, and the state of the layer's RNN."""
         sizes = (self.rnn.hidden_size,) * (2 if self.cell == "lstm" else 1)
         if state is not None:
-            checks.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)
+            drop_ins.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)
         if not self.dropout.acts:
             z, state = self.rnn(x, state)
             return z, state

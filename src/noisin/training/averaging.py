@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noisin import arguments, checks
+from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 
 

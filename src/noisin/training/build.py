@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from noisin.analysis import Penalty
-from noisin.linear import linear_nll
+from noisin.likelihoods.linear import linear_nll
 from noisin.models import Dropouts, LanguageModel
 from noisin.noise import FAMILIES, Family
-from noisin.training import optimizers
+from noisin.training import optim
 from noisin.training.config import NoiseConfig, RunConfig, TrainConfig
-from noisin.training.course import noise_share
+from noisin.training.schedule import noise_share
 
 # Multiply-adds of a time step. Threads wait for each other at every step: with less to do between
 # two meetings, two of them are 1.2 to 1.5 times as fast as one on idle cores, but on busy ones they
@@ -80,7 +80,7 @@ def threads_worthwhile(config: RunConfig, num_words: int) -> int:
 
 def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     """SGD or AdamW over all weights."""
-    kind = optimizers.sgd if config.optimizer == "sgd" else optimizers.adamw
+    kind = optim.sgd if config.optimizer == "sgd" else optim.adamw
     return kind(model.parameters(), config.lr, weight_decay=config.weight_decay)
 
 

@@ -31,12 +31,12 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
+from noisin._util.files import sha256, sync_folder, write_synced, writing
+from noisin._util.regular import read_regular
 from noisin.errors import InvalidValue
-from noisin.regular import read_regular
 from noisin.training.contents import Pattern, problem
-from noisin.training.course import Weights as Kind
-from noisin.training.files import sha256, sync_folder, write_synced, writing
 from noisin.training.reading import LARGEST_FILE, parse_json
+from noisin.training.schedule import Weights as Kind
 
 FORMAT = 2
 MANIFEST, WEIGHTS, AVERAGE, STATE = (

@@ -16,8 +16,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter
 from torch import Tensor
 
-from noisin.training.course import Course
 from noisin.training.reading import misfit
+from noisin.training.schedule import Course
 
 Count = Annotated[int, Field(ge=0, le=10**18)]
 

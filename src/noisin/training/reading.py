@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from noisin._util.regular import read_regular
 from noisin.errors import InvalidValue
-from noisin.regular import read_regular
 
 DEEPEST = 50  # levels of nesting; more would exhaust the stack of whatever handles it later
 LARGEST_FILE = 2**28  # bytes; a vocabulary of ten million words is smaller

@@ -24,15 +24,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from noisin import arguments
+from noisin._util import arguments, lock
+from noisin._util.files import write_atomically, writing
+from noisin._util.regular import open_regular, read_regular
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
-from noisin.regular import open_regular, read_regular
-from noisin.training import lock, schemas
+from noisin.training import schemas
 from noisin.training.config import RunConfig
-from noisin.training.environment import require_threads
-from noisin.training.files import write_atomically, writing
 from noisin.training.reading import LARGEST_FILE, misfit, parse_json, read_object
+from noisin.training.runtime.environment import require_threads
 
 TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what two equal runs differ in
 

@@ -12,9 +12,9 @@ from noisin.errors import InvalidValue
 from noisin.training.build import threads_worthwhile
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
-from noisin.training.environment import changes, cores, environment
 from noisin.training.record import RunRecord
-from noisin.training.run import Run
+from noisin.training.runtime.environment import changes, cores, environment
+from noisin.training.state import Run
 
 THREADS_PER_CORE = 4  # a few too many are slow; many more would seem to hang
 

@@ -22,32 +22,33 @@ import torch
 from torch import Tensor
 
 import noisin
-from noisin import arguments, data
+from noisin import data
+from noisin._util import arguments
+from noisin._util.lock import locked
 from noisin.data import Corpus, Window, Windows
 from noisin.data.cache import Ids
 from noisin.errors import Unsupported
 from noisin.models import detach
-from noisin.training import evaluation, resume
+from noisin.training import predictors, resume
 from noisin.training.build import Objective, build_noise, build_objective
 from noisin.training.checkpoint import Checkpoint, Checkpoints
-from noisin.training.clock import Clock
 from noisin.training.config import RunConfig
-from noisin.training.course import Weights
-from noisin.training.device import (
+from noisin.training.record import RunRecord
+from noisin.training.runtime.clock import Clock
+from noisin.training.runtime.device import (
     find_device,
     own_random_stream,
     random_state,
     rewind,
     use_threads,
 )
-from noisin.training.lock import locked
-from noisin.training.progress import Progress, Quiet
-from noisin.training.record import RunRecord
-from noisin.training.run import Run, load_weights
-from noisin.training.signals import Interrupted, caught
-from noisin.training.tensorboard import Board
-from noisin.training.watch import Diverged, advice, all_finite, first_weight, trace
-from noisin.training.workers import Workers
+from noisin.training.runtime.divergence import Diverged, advice, all_finite, first_weight, trace
+from noisin.training.runtime.progress import Progress, Quiet
+from noisin.training.runtime.signals import Interrupted, caught
+from noisin.training.runtime.tensorboard import Board
+from noisin.training.runtime.workers import Workers
+from noisin.training.schedule import Weights
+from noisin.training.state import Run, load_weights
 
 LOOK = 20  # steps between two looks at the loss, where looking means to wait for the device
 LIMITS = (None, "tokens", "minutes")  # that may cut an epoch short
@@ -321,7 +322,7 @@ class Trainer:
         hook = run.model.embedding.register_forward_pre_hook(look)
         try:
             batch_size = self.config.train.eval_batch_size
-            return evaluation.perplexity(run.model, ids, batch_size=batch_size).perplexity
+            return predictors.perplexity(run.model, ids, batch_size=batch_size).perplexity
         finally:
             hook.remove()
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from noisin.errors import InvalidValue, NoisinError
-from noisin.experiments import paper, recipes, sweep
+from noisin.experiments import sweep
+from noisin.experiments.paper import recipes, results
 from noisin.experiments.sweep import Sweep
 from noisin.experiments.sweep.definition import Pruning
 from noisin.experiments.sweep.reading import FOLDER
@@ -60,7 +61,7 @@ def test_ptb_small() -> None:
 @pytest.mark.parametrize("table", [3, 4])
 def test_the_tables_of_the_paper(table: int) -> None:
     chosen = sweep.read(f"table{table}")
-    cells = [cell for cell in paper.CELLS if cell.table == table]
+    cells = [cell for cell in results.CELLS if cell.table == table]
     assert [point.name for point in chosen.points] == [recipes.name_of(cell) for cell in cells]
     for task, cell in zip(chosen.tasks, cells, strict=True):
         assert task.runs[0].config == recipes.config(recipes.name_of(cell))

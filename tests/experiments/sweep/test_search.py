@@ -10,14 +10,14 @@ from typing import Any
 import optuna
 import pytest
 
+from noisin._util.lock import locked
 from noisin.experiments.sweep import Sweep, worker
 from noisin.experiments.sweep.definition import Pruning
 from noisin.experiments.sweep.ledger import sampler, suggest
 from noisin.experiments.sweep.space import Distribution, Search
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import RunRecord
-from noisin.training.lock import locked
-from noisin.training.signals import Flag
+from noisin.training.runtime.signals import Flag
 from tests.experiments.sweep import toy
 
 

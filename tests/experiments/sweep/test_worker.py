@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from noisin._util.lock import locked
 from noisin.errors import InvalidValue
 from noisin.experiments.sweep import Sweep, worker
+from noisin.experiments.sweep.driver import available_threads
 from noisin.experiments.sweep.ledger import TASK
 from noisin.experiments.sweep.outcome import find, note
-from noisin.experiments.sweep.sweeping import available_threads
 from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import Interrupted, RunRecord, Trainer
-from noisin.training.environment import cores
-from noisin.training.lock import locked
-from noisin.training.signals import Flag, caught
+from noisin.training.runtime.environment import cores
+from noisin.training.runtime.signals import Flag, caught
 from tests.experiments.sweep import toy
 from tests.training.toy import result
 

@@ -16,7 +16,7 @@ from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
 from noisin.experiments.sweep.outcome import all_folders
 from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job, Worker
-from noisin.training.signals import Flag, Interrupted
+from noisin.training.runtime.signals import Flag, Interrupted
 
 SENTENCES = ["the cat sat on the mat\n", "a dog <unk> in the sun\n", "the dog saw a cat\n", "\n"]
 

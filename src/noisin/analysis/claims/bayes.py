@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin import cells, likelihoods, noise, objective
+from noisin import likelihoods, noise, objective
 from noisin.analysis import rows
 from noisin.analysis.rows import LEVEL, Pair, Row
 from noisin.analysis.toys import MODES, Model, X, draws, inputs
 from noisin.objective import Batch
-from noisin.rnn import RNN
+from noisin.recurrent import cells
+from noisin.recurrent.modules import RNN
 
 KEEP, STEPS, UNITS = 0.6, 3, 2
 PLACE = "Empirical Bayes, Sec. 4.2"

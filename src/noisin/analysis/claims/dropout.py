@@ -14,7 +14,7 @@ from noisin import noise, regularizers
 from noisin.analysis import rows
 from noisin.analysis.rows import ROUNDING, Pair, Row
 from noisin.analysis.toys import STRONG, H, T, X, draws, fixed, inputs
-from noisin.rnn import LSTM
+from noisin.recurrent.modules import LSTM
 
 PLACE = "Dropout, Sec. 3"
 KEEP = 0.6

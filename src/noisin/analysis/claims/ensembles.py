@@ -11,7 +11,7 @@ from noisin import likelihoods, noise, objective
 from noisin.analysis import regularizer, rows
 from noisin.analysis.rows import Pair, Row
 from noisin.analysis.toys import STRONG, H, Model, O, T, X, draws, inputs
-from noisin.rnn import RNN
+from noisin.recurrent.modules import RNN
 
 
 def geometric_ensemble() -> Iterator[Row]:

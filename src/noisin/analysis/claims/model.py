@@ -24,7 +24,7 @@ from noisin.analysis.toys import (
     generator,
     inputs,
 )
-from noisin.rnn import LSTM
+from noisin.recurrent.modules import LSTM
 
 # As their variance falls, draws of the size of one become rare, not small.
 RARE = ("bernoulli", "beta", "chi-square")

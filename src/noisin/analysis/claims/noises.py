@@ -11,7 +11,7 @@ from noisin import noise
 from noisin.analysis import rows
 from noisin.analysis.rows import Pair, Row
 from noisin.analysis.toys import STRONG, H, X, draws, fixed, inputs
-from noisin.rnn import RNN
+from noisin.recurrent.modules import RNN
 
 # Var(eps) by gamma, as the paper prints it, and the gammas that are tried.
 VARIANCES: dict[str, tuple[Callable[[float], float], tuple[float, ...]]] = {

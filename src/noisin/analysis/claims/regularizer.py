@@ -10,8 +10,8 @@ from noisin import likelihoods, noise
 from noisin.analysis import curves, printed, regularizer, risk, rows
 from noisin.analysis.rows import Pair, Row
 from noisin.analysis.toys import LIKELIHOODS, MODES, STRONG, H, Model, X, draws, inputs
-from noisin.functional import Mode
-from noisin.rnn import GRU, RNN
+from noisin.recurrent.functional import Mode
+from noisin.recurrent.modules import GRU, RNN
 
 PLACE = "Regularizer, Sec. 4.1"
 CORRECTED = f"{PLACE} (corrected)"

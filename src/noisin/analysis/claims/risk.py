@@ -24,7 +24,7 @@ from noisin.analysis.toys import (
     inputs,
 )
 from noisin.objective import Batch
-from noisin.rnn import LSTM, RNN
+from noisin.recurrent.modules import LSTM, RNN
 
 
 def strong_mode_regularizes() -> Iterator[Row]:

@@ -10,8 +10,8 @@ from noisin import noise, regularizers
 from noisin.analysis import unbiasedness
 from noisin.analysis.rows import FALSE_ALARM_RATE, UNBIASEDNESS_CHECKS, Row, figure
 from noisin.analysis.toys import STRONG, Affine, H, X, draws, fixed, inputs
-from noisin.cells import Noisy
-from noisin.rnn import LSTM, RNN
+from noisin.recurrent.cells import Noisy
+from noisin.recurrent.modules import LSTM, RNN
 
 WEAK_PLACE, STRONG_PLACE = "Weak unbiasedness, Sec. 3", "Strong unbiasedness, Sec. 3"
 

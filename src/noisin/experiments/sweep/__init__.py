@@ -1,6 +1,6 @@
 """Sweeps: many runs, by several processes, each exactly once.
 
-:func:`read` one, without Optuna; :func:`noisin.experiments.sweep.sweeping.run` makes its runs.
+:func:`read` one, without Optuna; :func:`noisin.experiments.sweep.driver.run` makes its runs.
 """
 
 from noisin.experiments.sweep.definition import Sweep as Sweep

@@ -14,7 +14,7 @@ from pydantic import Field
 from noisin.experiments import presets
 from noisin.experiments.sweep.space import Search, nest
 from noisin.training.config import LARGEST_SEED, RunConfig
-from noisin.training.section import Section, Whole
+from noisin.training.config.section import Section, Whole
 
 LONGEST = 60  # characters of a point's name
 

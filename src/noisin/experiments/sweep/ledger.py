@@ -23,13 +23,13 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from noisin._util.regular import open_regular
 from noisin.errors import Unavailable
 from noisin.experiments.sweep.definition import Sweep, Task
 from noisin.experiments.sweep.halving import Halving
 from noisin.experiments.sweep.outcome import DIGITS, Outcome, all_folders, outcome
 from noisin.experiments.sweep.space import Distribution, Search, is_whole
 from noisin.experiments.sweep.standing import Standing
-from noisin.regular import open_regular
 
 HEARTBEAT, GRACE = 10, 60  # seconds: for workers on other machines, whose processes we cannot see
 TASK, WORKER, REFUSED = "task", "worker", "refused"  # what a trial is labelled with

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from noisin._util.lock import Busy, locked
 from noisin.errors import InvalidValue
 from noisin.experiments import comparison
 from noisin.experiments.comparison import Row
-from noisin.experiments.run import End
+from noisin.experiments.records import End
 from noisin.training import schemas
 from noisin.training.config import RunConfig
-from noisin.training.lock import Busy, locked
 from noisin.training.reading import read_object
 from noisin.training.record import RunRecord
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from noisin.errors import NoisinError
 from noisin.experiments.sweep.worker import Job, Worker
-from noisin.training.signals import Interrupted, caught
+from noisin.training.runtime.signals import Interrupted, caught
 
 
 def _stop_with_parent() -> None:

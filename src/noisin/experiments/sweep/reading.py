@@ -24,11 +24,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from noisin._util.regular import read_regular
 from noisin.errors import InvalidValue, Unavailable
 from noisin.experiments import presets
 from noisin.experiments.sweep.definition import LONGEST, Point, Sweep, describe
 from noisin.experiments.sweep.space import MOST, Search, flat, nest, product
-from noisin.regular import read_regular
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 RANGE = "{low = 0.1, high = 2.0}"  # as an example

@@ -9,8 +9,8 @@ from typing import Any
 import optuna
 
 from noisin.experiments.sweep.definition import Run
-from noisin.training.progress import Status
 from noisin.training.record import RunRecord
+from noisin.training.runtime.progress import Status
 
 Tell = Callable[[dict[str, Any]], None]
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from noisin.errors import InvalidValue
 from noisin.training.config import RunConfig
-from noisin.training.section import InvalidConfig, Number, Section, Whole
+from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
 MOST = 10_000  # runs of a sweep, and trials of a search
 

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from noisin._util.files import write_atomically
 from noisin.experiments.seeds import Mean
 from noisin.experiments.sweep.definition import Run, Task
 from noisin.experiments.sweep.outcome import Outcome
-from noisin.training.files import write_atomically
 
 
 @dataclass(frozen=True)

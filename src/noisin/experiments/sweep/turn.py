@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO, Self
 
+from noisin._util.files import writing
+from noisin._util.regular import open_regular
 from noisin.errors import Unsupported
-from noisin.regular import open_regular
-from noisin.training.files import writing
 
 NAME = ".sweep-lock"
 

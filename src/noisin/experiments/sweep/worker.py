@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 
 from noisin import data
+from noisin._util.lock import Busy
 from noisin.data import Corpus
 from noisin.errors import NoisinError
 from noisin.experiments.sweep import ledger
@@ -20,10 +21,9 @@ from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
 from noisin.experiments.sweep.outcome import DIGITS, find, forget, note, outcome
 from noisin.experiments.sweep.reports import Reports, Tell
 from noisin.experiments.sweep.turn import Turn
-from noisin.training.lock import Busy
+from noisin.training.config.section import Section
 from noisin.training.record import RunRecord
-from noisin.training.section import Section
-from noisin.training.signals import Flag, Interrupted
+from noisin.training.runtime.signals import Flag, Interrupted
 
 if TYPE_CHECKING:
     from noisin.training import Trainer
@@ -140,7 +140,7 @@ class Worker:
     def _fit(self, run: Run, folder: Path, trial: optuna.Trial, first: bool) -> None:
         """Train, and write down how it ended if it did not by itself."""
         from noisin.training import Trainer
-        from noisin.training.watch import Diverged
+        from noisin.training.runtime.divergence import Diverged
 
         def ended(state: Any, message: object) -> None:
             note(folder, state, run.config, str(message), self.job.session)

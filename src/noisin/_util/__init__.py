@@ -1,0 +1,1 @@
+"""What every part of the library uses: checks, wording, files, states."""

@@ -1,0 +1,29 @@
+"""Names of a package that load when first used, so that importing it is instant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def names_of(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
+    """A package's ``__getattr__`` and ``__all__``.
+
+    Args:
+        package: its ``__name__``.
+        homes: for each name the module, as seen from the package, that defines it. A module that
+            is exported itself has its own dotted name, such as ``"recurrent.functional"``.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = import_module(f"{package}.{homes[name]}")
+        itself = homes[name].rpartition(".")[2] == name and not hasattr(module, name)
+        value = module if itself else getattr(module, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get, list(homes)

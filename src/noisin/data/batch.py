@@ -1,0 +1,121 @@
+"""Windows for truncated backpropagation: the stream in columns, a few rows at a time.
+
+::
+
+    ids  0 1 2 3 4 5 6 7 8 9 10      N = 2 columns of 5, the tail dropped
+         0 5   x       1 6           a window of T = 2 rows starting at 0:
+         1 6           2 7  target   the target is the next row
+         2 7
+         3 8
+         4 9
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisin._util import arguments
+from noisin.data.cache import Ids, require_ids
+from noisin.errors import InvalidType, InvalidValue
+
+SHORTEST = 5  # of the variable lengths
+SPREAD = 5.0
+LARGEST_EPOCH = 2**32 - 1  # numpy seeds its stream by 32 bits at a time
+HALF = 0.05  # how often a variable length is around half of the usual
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows ``start`` to ``stop`` of the columns: ``x`` and the words that follow, ``(T, N)``."""
+
+    x: Tensor
+    target: Tensor
+    start: int
+    stop: int
+
+
+class Windows:
+    """The stream as N columns, read T rows at a time in order, so that a state can be carried.
+
+    The column of batch row n is the n-th stretch of the stream; the tail that does not fill a row
+    is dropped. An epoch's windows, put together, are the columns again. With ``variable`` the
+    lengths vary as in AWD-LSTM: normal around ``length`` (with probability 0.05 around half of it)
+    with standard deviation 5, at least 5; they are a function of ``(seed, epoch)`` alone. So where
+    a run stands in an epoch is one number, the ``stop`` of its last window, and
+    ``epoch(e, start=stop)`` goes on from there.
+
+    >>> for w in Windows(np.arange(11), batch_size=2, length=3).epoch(0):
+    ...     print(w.x.tolist(), w.target.tolist(), w.start, w.stop)
+    [[0, 5], [1, 6], [2, 7]] [[1, 6], [2, 7], [3, 8]] 0 3
+    [[3, 8]] [[4, 9]] 3 4
+    """
+
+    def __init__(
+        self,
+        ids: Ids,
+        batch_size: int,
+        length: int,
+        *,
+        variable: bool = False,
+        seed: int = 1111,
+    ) -> None:
+        arguments.whole("Windows: batch_size", batch_size)
+        arguments.whole("Windows: length", length)
+        arguments.whole("Windows: seed", seed, 0)
+        arguments.boolean("Windows: variable", variable)
+        require_ids("Windows", ids)
+        height = len(ids) // batch_size
+        if height < 2:
+            raise InvalidValue(
+                f"Windows: {len(ids)} tokens are too few for {batch_size} columns, which need "
+                f"{2 * batch_size} or more. Take a smaller batch or a longer text."
+            )
+        self._columns = ids[: height * batch_size].reshape(batch_size, height)  # a view
+        self.batch_size, self.length, self.variable, self.seed = batch_size, length, variable, seed
+        self.rows = height - 1
+
+    @property
+    def tokens(self) -> int:
+        """Targets in an epoch."""
+        return self.rows * self.batch_size
+
+    def __len__(self) -> int:
+        if self.variable:
+            raise InvalidType("Windows: of variable length, their number varies by epoch.")
+        return -(-self.rows // self.length)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Window]:
+        """The windows of an epoch from row ``start``, which is 0 or the ``stop`` of a window."""
+        if arguments.whole("Windows: epoch", epoch, 0) > LARGEST_EPOCH:
+            raise InvalidValue(f"Windows: epoch must be {LARGEST_EPOCH} or less, got {epoch!r}.")
+        bounds = [0, *self._stops(epoch)]
+        if not isinstance(start, int) or start not in bounds:
+            raise InvalidValue(
+                f"Windows: no window of epoch {epoch} starts at row {start!r:.60}. Pass the stop "
+                f"of the window before it, from windows of the same text, sizes and seed."
+            )
+        left = bounds[bounds.index(start) :]
+        return (self._window(a, b) for a, b in pairwise(left))
+
+    def _stops(self, epoch: int) -> Iterator[int]:
+        # RandomState, for numpy promises never to change its numbers.
+        random = np.random.RandomState([self.seed & (2**32 - 1), self.seed >> 32, epoch])
+        stop = 0
+        while stop < self.rows:
+            T = self.length
+            if self.variable:
+                usual = T / 2 if random.random_sample() < HALF else T
+                T = max(SHORTEST, int(random.normal(usual, SPREAD)))
+            stop = min(stop + T, self.rows)
+            yield stop
+
+    def _window(self, start: int, stop: int) -> Window:
+        rows = np.ascontiguousarray(self._columns[:, start : stop + 1].T, dtype=np.int64)
+        both = torch.from_numpy(rows)
+        return Window(both[:-1], both[1:], start, stop)

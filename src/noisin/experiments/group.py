@@ -1,0 +1,182 @@
+"""Runs that differ in the seed alone are one point; points of one text and one model are one task.
+
+Where and on how many threads a run was made does not matter. Points of a task are
+compared with each other: at the epoch of the lowest validation perplexity, as mean ± sample
+standard deviation over the seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from noisin.experiments import words
+from noisin.experiments.records import Run
+from noisin.experiments.seeds import Mean, longest_of_each_seed
+from noisin.noise import ranges
+from noisin.training.config import RunConfig
+from noisin.training.schedule import WEIGHTS, Weights
+
+
+@dataclass(frozen=True)
+class Point:
+    """The runs of one point.
+
+    Attributes:
+        label: what sets it apart from the other points of its task.
+        runs: one per seed: that with the most epochs, if there are several.
+        others: those that count no more, of the same seed with fewer epochs.
+    """
+
+    label: str
+    runs: Sequence[Run]
+    others: Sequence[Run] = ()
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings, but for the seed and the limits, which are those of the first run."""
+        return self.runs[0].config
+
+    @property
+    def all_runs(self) -> list[Run]:
+        """Those that count, and the others."""
+        return [*self.runs, *self.others]
+
+    @cached_property
+    def counted(self) -> list[Run]:
+        """The runs that the numbers are of: the complete ones, or if there is none all others."""
+        complete = [run for run in self.runs if run.complete]
+        return complete or [run for run in self.runs if run.best is not None]
+
+    @property
+    def complete(self) -> bool:
+        """Whether there are numbers to compare with those of other points."""
+        return any(run.complete for run in self.runs)
+
+    @property
+    def gamma(self) -> float | None:
+        """The paper's parameter of the noise, when it is there in full."""
+        noise = self.config.noise
+        if noise is None or noise.std is None:
+            return None if noise is None else noise.gamma
+        return ranges.gamma(noise.law, noise.std)
+
+    @property
+    def std(self) -> float | None:
+        """The standard deviation of the noise, when it is there in full."""
+        noise = self.config.noise
+        if noise is None or noise.gamma is None:
+            return None if noise is None else noise.std
+        return ranges.std(noise.law, noise.gamma)
+
+    @property
+    def train(self) -> Mean | None:
+        """Perplexity on train at the best epoch, noise and dropout off."""
+        return self._at_best("train_clean")
+
+    @property
+    def valid(self) -> Mean | None:
+        """The lowest perplexity on valid, of the better of the raw and the averaged weights."""
+        return self._at_best("best_valid")
+
+    def valid_of(self, weights: Weights) -> Mean | None:
+        """The lowest perplexity on valid of the raw weights, or of their average."""
+        bests = [run.at_best(weights) for run in self.counted]
+        return _mean(None if best is None else best["best_valid"] for best in bests)
+
+    @property
+    def weights(self) -> str:
+        """Which weights are better on valid: ``raw`` or ``averaged``, or both over seeds."""
+        bests = {run.best["weights"] for run in self.counted if run.best is not None}
+        return " or ".join(weights for weights in WEIGHTS if weights in bests)
+
+    @property
+    def test(self) -> Mean | None:
+        """Perplexity on test of the weights of the best epoch."""
+        return self._at_best("test")
+
+    @property
+    def gap(self) -> Mean | None:
+        """``valid - train`` at the best epoch: how much better it knows the text it has seen."""
+        bests = [run.best for run in self.counted if run.best is not None]
+        if any(best["train_clean"] is None for best in bests):
+            return None
+        return _mean(best["best_valid"] - best["train_clean"] for best in bests)
+
+    @property
+    def best_epochs(self) -> str:
+        """When the best epoch was, of how many: ``7 of 14``, or ``6-9 of 14`` over seeds."""
+        bests = [run.best["epoch"] for run in self.counted if run.best is not None]
+        if not bests:
+            return ""
+        return f"{_range(bests)} of {_range([len(run.metrics) for run in self.counted])}"
+
+    def _at_best(self, name: str) -> Mean | None:
+        return _mean(run.best[name] for run in self.counted if run.best is not None)
+
+
+@dataclass(frozen=True)
+class Task:
+    """The points of one text and one model, the lowest validation perplexity first."""
+
+    title: str
+    points: Sequence[Point]
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs of it."""
+        return [run for point in self.points for run in point.all_runs]
+
+
+def tasks(runs: Iterable[Run]) -> list[Task]:
+    """Runs sorted into tasks and points. Of two texts by one name, the title tells the hash."""
+    by_text = grouped(runs, lambda run: (words.task(run.config), run.text or "unknown"))
+    titles = Counter(title for title, _ in by_text)
+    return [
+        Task(title if titles[title] == 1 else f"{title} (text {text[:8]})", _points(some))
+        for (title, text), some in sorted(by_text.items())
+    ]
+
+
+def _points(runs: Sequence[Run]) -> list[Point]:
+    groups = list(grouped(runs, lambda run: run.point).values())
+    names = words.points([some[0].config for some in groups])
+    points = [Point(name, *one_per_seed(some)) for name, some in zip(names, groups, strict=True)]
+    return sorted(points, key=_order)
+
+
+def one_per_seed(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """The run of each seed that went furthest, and the others."""
+    chosen = sorted(longest_of_each_seed(runs), key=lambda run: run.config.seed)
+    return chosen, [run for run in runs if run not in chosen]
+
+
+def _order(point: Point) -> tuple[Any, ...]:
+    valid = point.valid
+    return not point.complete, math.inf if valid is None else valid.mean, point.label
+
+
+def _range(values: Sequence[int]) -> str:
+    return str(min(values)) if min(values) == max(values) else f"{min(values)}-{max(values)}"
+
+
+def _mean(values: Iterable[float | None]) -> Mean | None:
+    """None where one of the values is missing or infinite, or all of them are huge."""
+    known = list(values)
+    numbers = [value for value in known if value is not None]
+    if not numbers or len(numbers) < len(known):
+        return None
+    mean = Mean.of(numbers)
+    return mean if math.isfinite(mean.mean) else None
+
+
+def grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:
+    """Runs by something of theirs, in the order of the first of each."""
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return groups

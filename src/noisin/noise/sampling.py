@@ -1,0 +1,74 @@
+"""Stochastic noise inside a module: from which stream, and for which part of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+from noisin.errors import InvalidValue, Unsupported
+from noisin.noise import Noise
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some columns of a batch: ``size`` of ``total``, from ``start`` on.
+
+    Where processes split a batch, each draws the noise of all columns and keeps its own. So their
+    generators stay alike, and together they have the noise that one process would have.
+    """
+
+    start: int
+    size: int
+    total: int
+
+    def sample(
+        self, noise: Noise, shape: Sequence[int], like: Tensor, generator: Generator | None
+    ) -> Tensor:
+        """Noise ``(..., rows, F)``, where rows are these columns, or K copies of them."""
+        *lead, rows, features = shape
+        if rows % self.size:
+            raise InvalidValue(
+                f"noise: this model has its share of a batch, {self.size} of {self.total} columns, "
+                f"and was given {rows} rows. Give it those columns, or K copies of them."
+            )
+        all_rows = rows // self.size * self.total
+        eps = noise.sample((*lead, all_rows, features), like=like, generator=generator)
+        columns = eps.view(*lead, -1, self.total, features)
+        return columns.narrow(-2, self.start, self.size).reshape(tuple(shape))
+
+
+class Stochastic(nn.Module):
+    """A module that draws noise: from its generator, and for its columns of the batch."""
+
+    generator: Generator | None
+    shard: Shard | None = None
+
+    def _draw(self, noise: Noise, shape: Sequence[int], like: Tensor) -> Tensor:
+        # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams
+        # but cannot know of this one: the recomputed noise would not be the noise of the forward.
+        if self.generator is not None and torch._C._current_graph_task_id() != -1:
+            raise Unsupported(
+                f"{type(self).__name__}: gradient checkpointing recomputes the forward pass, and "
+                f"would draw other noise from the generator given. Leave generator=None (torch's "
+                f"global stream is rewound), or pass the noise as eps."
+            )
+        if self.shard is None:
+            eps = noise.sample(shape, like=like, generator=self.generator)
+        else:
+            eps = self.shard.sample(noise, shape, like, self.generator)
+        if eps.shape != tuple(shape) or eps.dtype != like.dtype:
+            raise InvalidValue(
+                f"{type(noise).__name__}.sample: asked for shape {tuple(shape)} of {like.dtype}, "
+                f"got {tuple(eps.shape)} of {eps.dtype}."
+            )
+        return eps
+
+
+def set_shard(model: nn.Module, shard: Shard | None) -> None:
+    """Tell all modules of ``model`` that draw noise which columns of the batch they will see."""
+    for module in model.modules():
+        if isinstance(module, Stochastic):
+            module.shard = shard

@@ -1,0 +1,117 @@
+"""How a layer whose noise is fed back is computed: three kernels, one result.
+
+``reference``
+    The loop of differentiable torch operations: slow, and right under every transform.
+``eager``
+    One autograd function per layer in plain torch: any device, no compiler.
+``c``
+    The same with the recurrence in C, compiled on first use; CPU, float32 and float64, without
+    projection. Elsewhere, and without a compiler, the eager one runs.
+
+The environment variable ``NOISIN_KERNEL`` chooses: ``auto`` (the default, C where it runs),
+``eager``, ``c`` or ``reference``; :func:`using` does so for a while.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn import Parameter
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from noisin._util import checks
+from noisin.likelihoods.linear import transforming
+from noisin.recurrent.functional import States, Weights
+from noisin.recurrent.kernels import layer, native, reference
+from noisin.recurrent.kernels.plan import Plan as Plan
+
+CHOICES = ("auto", "c", "eager", "reference")
+_chosen: ContextVar[str | None] = ContextVar("noisin_kernel", default=None)
+
+
+def chosen() -> str:
+    """The choice in force: that of :func:`using`, else of ``NOISIN_KERNEL``, else ``auto``."""
+    choice = _chosen.get()
+    if choice is None:
+        choice = os.environ.get("NOISIN_KERNEL", "auto")
+        checks.one_of("NOISIN_KERNEL", choice, CHOICES)
+    return choice
+
+
+@contextmanager
+def using(kernel: str) -> Iterator[None]:
+    """Choose the kernel for a while.
+
+    >>> with using("eager"):
+    ...     chosen()
+    'eager'
+    """
+    checks.one_of("kernels.using", kernel, CHOICES)
+    token = _chosen.set(kernel)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def run(plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights) -> tuple[Tensor, States]:
+    """Run one layer in one direction: all z, as rows ``(S, H)``, and the final state.
+
+    ``x`` and ``eps`` are rows ``(S, ·)``, the state ``(z,)`` or ``(z, carry)`` has N of them.
+    """
+    kernel = kernel_for(x, eps, state, w)
+    if kernel == "reference":
+        return reference.run(plan, x, eps, state, w)
+    return layer.run(plan, x, eps, state, w, compiled=kernel == "c")
+
+
+def kernel_for(x: Tensor, eps: Tensor, state: States, w: Weights) -> str:
+    """Which kernel runs these tensors, by name."""
+    tensors = [x, eps, *state, *(v for v in w if v is not None)]
+    choice = chosen()
+    hidden = eps.requires_grad or _traced() or _lowered(tensors)
+    if choice == "reference" or hidden or not _plain(tensors):
+        return "reference"
+    if choice == "eager" or _get_current_dispatch_mode() is not None or not native.runs(x, w.w_hr):
+        return "eager"
+    return "c"
+
+
+def _plain(tensors: list[Tensor]) -> bool:
+    """Ordinary tensors of one dtype on one device, not empty, and what their memory holds."""
+    kinds = {(type(t), t.dtype, t.device) for t in tensors}
+    return {kind for kind, _, _ in kinds} <= {Tensor, Parameter} and (
+        len({kind[1:] for kind in kinds}) == 1
+        and tensors[0].device.type != "meta"
+        and len(tensors[0]) > 0
+        and not any(t.is_neg() for t in tensors)
+    )
+
+
+def _traced() -> bool:
+    """Whether torch transforms or records single operations, which a kernel hides."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        or transforming()
+        or forward_ad._current_level >= 0
+    )
+
+
+def autocasts(x: Tensor) -> bool:
+    """Whether autocast decides the precision of products of x."""
+    device = x.device.type
+    available = torch.amp.is_autocast_available(device)
+    return available and torch.is_autocast_enabled(device) and x.dtype != torch.float64
+
+
+def _lowered(tensors: list[Tensor]) -> bool:
+    """Whether autocast would lower the precision of some product, which a kernel hides."""
+    x = tensors[0]
+    return autocasts(x) and any(t.dtype != torch.get_autocast_dtype(x.device.type) for t in tensors)

@@ -1,0 +1,335 @@
+"""A stack of recurrent layers with noise: what ``RNN``, ``LSTM`` and ``GRU`` have in common.
+
+The stack is cut into spans, so that noise only occurs at the end of one. A layer whose noise is
+fed back is a span of its own, run by :mod:`noisin.recurrent.kernels`. All others are as long
+as can be and run by torch's kernel, with noise on what it emits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import _VF, Generator, Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from noisin._util import checks
+from noisin.errors import InvalidValue, Unsupported
+from noisin.noise import Noise
+from noisin.recurrent import drop_ins, functional, kernels
+from noisin.recurrent.functional import Mode, Share, States, Weights
+from noisin.recurrent.injection import Injected, Noises
+from noisin.recurrent.kernels import Plan
+from noisin.recurrent.layout import Layout
+
+NoisyLayers = Literal["all", "last", "none"]
+Input = Tensor | PackedSequence
+# The noise of a layer, (*lead, directions · H_out), in the dtype and on the device of a tensor.
+NoiseOf = Callable[[int, Tensor], Tensor]
+
+
+class NoisyStack(Injected, nn.RNNBase):
+    """Torch's stack of recurrent layers with noise on the hidden state of each, or of the last."""
+
+    noisy_layers: NoisyLayers
+    _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.STACK_ARGUMENTS
+
+    def __init__(
+        self,
+        *args: Any,
+        noise: Noise | Sequence[Noise | None] | None = None,
+        mode: Mode = "multiplicative",
+        feedback: bool = True,
+        noisy_layers: NoisyLayers = "all",
+        share: Share = "step",
+        generator: Generator | None = None,
+        **kwargs: Any,
+    ) -> None:
+        drop_ins.torch_arguments(type(self).__name__, self._torch_arguments, args, kwargs)
+        super().__init__(*args, **kwargs)
+        self._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
+        self._place(noisy_layers)
+
+    def _place(self, noisy_layers: NoisyLayers) -> None:
+        checks.one_of(f"{type(self).__name__}: noisy_layers", noisy_layers, get_args(NoisyLayers))
+        if isinstance(self.noise, tuple) and noisy_layers != "all":
+            raise InvalidValue(
+                f"{type(self).__name__}: noise given per layer says which layers have it; "
+                f"noisy_layers={noisy_layers!r} would say it again. Use None for a layer without."
+            )
+        self.noisy_layers = noisy_layers
+
+    def _checked_noise(self, noise: Any) -> Noises:
+        if not isinstance(noise, list | tuple):
+            return super()._checked_noise(noise)
+        if getattr(self, "noisy_layers", "all") != "all":
+            raise InvalidValue(
+                f"{type(self).__name__}: has noisy_layers={self.noisy_layers!r}, so give it one "
+                f"noise, not one per layer."
+            )
+        if len(noise) != self.num_layers:
+            raise InvalidValue(
+                f"{type(self).__name__}: noise given per layer needs {self.num_layers} entries "
+                f"(num_layers), got {len(noise)}. Use None for a layer without noise."
+            )
+        laws = [super(NoisyStack, self)._checked_noise(law) for law in noise]
+        return tuple(laws)  # type: ignore[arg-type]
+
+    def extra_repr(self) -> str:
+        """Torch's own line and the noise."""
+        return f"{super().extra_repr()}, {self._noise_repr()}, noisy_layers={self.noisy_layers!r}"
+
+    def forward(self, input: Input, hx: Any = None, *, eps: Tensor | None = None) -> Any:
+        """Torch's ``forward``, with noise while training.
+
+        Args:
+            input: ``(T, N, F)``, ``(N, T, F)``, ``(T, F)`` or a PackedSequence, as torch's.
+            hx: the initial state, as torch's.
+            eps: centred noise of the caller's own, ``(num_layers · num_directions, T, N, H_out)``
+                in the order of torch's h_n whatever ``batch_first`` is (without N for unbatched
+                input). It is applied whenever given, in eval() too, in the caller's batch order and
+                in absolute time, for the reverse direction as well. Padding and the slices of
+                layers without noise are ignored.
+
+        Returns:
+            The noisy output z and the state that the recurrence carries on, laid out as torch's.
+        """
+        name = type(self).__name__
+        drop_ins.sequence_input(name, input)
+        if hx is not None:
+            checks.state_parts(name, hx, len(self._state_sizes))
+        if eps is None and not self._noise_acts():
+            return self._clean_forward(input, hx)
+        layout = Layout.of(input, self.batch_first)
+        layers = self._injecting_layers(eps is not None)
+        like = layout.enter(input)
+        noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
+        return self._run(input, hx, layout, layers, noise)
+
+    def _clean_forward(self, input: Input, hx: Any) -> Any:
+        return super().forward(input, hx)
+
+    def sample_eps(self, input: Input) -> Tensor:
+        """Draw the noise of one forward pass, as ``forward`` takes it: to use a draw twice.
+
+        The same seed gives what ``forward`` would draw, but for the dropout in between. Layers
+        without noise and padding have zeros.
+        """
+        drop_ins.sequence_input(type(self).__name__, input)
+        layout = Layout.of(input, self.batch_first)
+        like, layers = layout.enter(input), self._injecting_layers(given=False)
+        shape = (*layout.lead, self._directions * self._output_size)
+        draw = self._drawn(layout)
+        drawn = [
+            draw(layer, like) if layer in layers else like.new_zeros(shape)
+            for layer in range(self.num_layers)
+        ]
+        return layout.leave_steps(
+            torch.stack([part for eps in drawn for part in eps.chunk(self._directions, dim=-1)])
+        )
+
+    # Which layers inject what
+
+    @property
+    def _laws(self) -> Sequence[Noise | None]:
+        return self.noise if isinstance(self.noise, tuple) else (self.noise,) * self.num_layers
+
+    def _injecting_layers(self, given: bool) -> list[int]:
+        """The layers with noise. Noise that the caller gives does not need a law."""
+        first = {"all": 0, "last": self.num_layers - 1, "none": self.num_layers}[self.noisy_layers]
+        lawless = given and self.noise is None
+        return [k for k in range(first, self.num_layers) if lawless or self._laws[k] is not None]
+
+    def _noise_acts(self) -> bool:
+        return super()._noise_acts() and bool(self._injecting_layers(given=False))
+
+    def _given(self, eps: Tensor, layout: Layout, layers: list[int], like: Tensor) -> NoiseOf:
+        D = self._directions
+        used = [layer * D + d for layer in layers for d in range(D)]
+        given = drop_ins.given_noise(
+            type(self).__name__, eps, layout, self.num_layers * D, self._output_size, used, like
+        )
+        return lambda layer, like: _concatenated([given[layer * D + d].to(like) for d in range(D)])
+
+    def _drawn(self, layout: Layout) -> NoiseOf:
+        if self.shard is not None and layout.packed is not None:
+            raise Unsupported(
+                f"{type(self).__name__}: where processes share a batch, noise is drawn by column, "
+                f"and a PackedSequence has none. Pad the sequences."
+            )
+
+        def draw(layer: int, like: Tensor) -> Tensor:
+            law = self._laws[layer]
+            assert law is not None
+            lead = layout.lead if self.share == "step" else (layout.N,)
+            shape = (*lead, self._output_size)
+            eps = _concatenated([self._draw(law, shape, like) for _ in range(self._directions)])
+            return eps if self.share == "step" else layout.hold(eps)
+
+        return draw
+
+    # Running the stack
+
+    def _run(
+        self, input: Input, hx: Any, layout: Layout, layers: Collection[int], noise: NoiseOf
+    ) -> tuple[Input, Any]:
+        x = layout.enter(input)
+        state = self._initial_state(x, hx, layout)
+        D = self._directions
+        finals: list[States] = []
+        for first, last in self._spans(layers):
+            part = tuple(s[first * D : (last + 1) * D] for s in state)
+            if last in layers:
+                x, final = self._emit(first, last, x, layout, part, noise)
+            else:
+                x, final = self._kernel(first, last, x, layout, part)
+            if last < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+            finals.append(final)
+        state_n = tuple(layout.leave_state(torch.cat(part)) for part in zip(*finals, strict=True))
+        return layout.leave(x), state_n if len(state_n) > 1 else state_n[0]
+
+    def _emit(
+        self, first: int, last: int, x: Tensor, layout: Layout, state: States, noise: NoiseOf
+    ) -> tuple[Tensor, States]:
+        """Layers of which the last is noisy: what that one emits, before any dropout."""
+        if self.feedback:
+            return self._loop(last, x, layout, state, noise)
+        h, final = self._kernel(first, last, x, layout, state)
+        return functional.inject(h, noise(last, h), self.noise_mode), final
+
+    def _spans(self, layers: Collection[int]) -> list[tuple[int, int]]:
+        """Cut the stack into (first, last) layers."""
+        spans: list[tuple[int, int]] = []
+        first = 0
+        for layer in range(self.num_layers):
+            loop_follows = self.feedback and layer + 1 in layers
+            end = layer == self.num_layers - 1 or layer in layers or loop_follows
+            if end or self._one_layer_per_kernel:
+                spans.append((first, layer))
+                first = layer + 1
+        return spans
+
+    def _initial_state(self, x: Tensor, hx: Any, layout: Layout) -> States:
+        layers = self.num_layers * self._directions
+        if hx is None:
+            state = tuple(x.new_zeros(layers, layout.N, size) for size in self._state_sizes)
+        else:
+            name = type(self).__name__
+            state = drop_ins.initial_state(name, hx, layout, layers, self._state_sizes, x)
+        self._update_flat_weights()
+        self.check_input(x, None if layout.packed is None else layout.packed.batch_sizes)
+        weight = self._flat_weights[0]
+        if weight is not None and x.device != weight.device:
+            raise InvalidValue(
+                f"{type(self).__name__}: expected an input on {weight.device}, as the weights, got "
+                f"one on {x.device}. Move it with .to()."
+            )
+        return state
+
+    def _loop(
+        self, layer: int, x: Tensor, layout: Layout, state: States, noise: NoiseOf
+    ) -> tuple[Tensor, States]:
+        """One layer whose noise is fed back: Algorithm 1, in each direction."""
+        D = self._directions
+        weights = [self._weights(layer * D + d) for d in range(D)]
+        if kernels.autocasts(x) and self._casts_state(layout, x.device):
+            low = torch.get_autocast_dtype(x.device.type)
+            x, state = x.to(low), tuple(s.to(low) for s in state)
+            weights = [w.to(low) for w in weights]
+        eps = noise(layer, state[0]).flatten(0, -2).chunk(D, dim=-1)
+        rows = x.flatten(0, -2)
+        zs, finals = [], []
+        for d in range(D):
+            plan = Plan(self._cell, self.noise_mode, layout.sizes, reverse=d == 1)
+            start = self._carry_in(tuple(s[d] for s in state))
+            z, final = kernels.run(plan, rows, eps[d], start, weights[d])
+            zs.append(z)
+            finals.append(self._carry_out(final))
+        z = _concatenated(zs)
+        return z.view(*layout.lead, z.shape[-1]), tuple(
+            torch.stack(s) for s in zip(*finals, strict=True)
+        )
+
+    def _kernel(
+        self, first: int, last: int, x: Tensor, layout: Layout, state: States
+    ) -> tuple[Tensor, States]:
+        """Clean layers, by torch's kernel."""
+        D = self._directions
+        weights = [w for k in range(first * D, (last + 1) * D) for w in self.all_weights[k]]
+        return self._call_kernel(x, layout, state, weights, self.bias, last - first + 1)
+
+    def _call_kernel(
+        self,
+        x: Tensor,
+        layout: Layout,
+        state: States,
+        weights: list[Any],
+        bias: bool,
+        num_layers: int,
+    ) -> tuple[Tensor, States]:
+        kernel = getattr(_VF, self._kernel_name)
+        hx = state if len(state) > 1 else state[0]
+        options = (weights, bias, num_layers, self.dropout, self.training, self.bidirectional)
+        if layout.packed is None:
+            output, *final = kernel(x, hx, *options, False)
+        else:
+            output, *final = kernel(x, layout.packed.batch_sizes, hx, *options)
+        return output, tuple(final)
+
+    # What the three differ in
+
+    @property
+    def _kernel_name(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def _one_layer_per_kernel(self) -> bool:
+        return False
+
+    @property
+    def _cell(self) -> str:
+        """The name of the cell in ``noisin.recurrent.kernels.plan.CELLS``."""
+        raise NotImplementedError
+
+    @property
+    def _state_sizes(self) -> tuple[int, ...]:
+        return (self._output_size,)
+
+    def _carry_in(self, state: States) -> States:
+        return state
+
+    def _carry_out(self, state: States) -> States:
+        return state
+
+    def _casts_state(self, layout: Layout, device: torch.device) -> bool:
+        """Whether torch's kernel would take the state in the dtype of the products.
+
+        The two differ under autocast only. Fused kernels want all in one dtype; on a CPU most
+        cells are composed of single operations, which keep the state as it came.
+        """
+        return device.type != "cpu" or (self._fused_on_cpu and layout.packed is None)
+
+    @property
+    def _fused_on_cpu(self) -> bool:
+        return False
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def _output_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def _weights(self, k: int) -> Weights:
+        w_ih, w_hh, *rest = self.all_weights[k]
+        b_ih, b_hh = rest[:2] if self.bias else (None, None)
+        return Weights(w_ih, w_hh, b_ih, b_hh, rest[-1] if self.proj_size else None)
+
+
+def _concatenated(directions: list[Tensor]) -> Tensor:
+    """Features side by side; a single direction is not copied."""
+    return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)

@@ -1,0 +1,188 @@
+"""Several processes that train one model as one process would: started by ``torchrun``.
+
+::
+
+    torchrun --nproc-per-node 2 -m noisin train ptb-medium-gaussian
+
+Each has its columns of the batch. Noise and dropout are drawn for the whole batch by all of them,
+from generators that are alike, and each keeps the slice of its columns; gradients are averaged. So
+losses and weights are those of a single process, but for the rounding of sums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+
+from noisin.data import Window
+from noisin.errors import InvalidValue, Unsupported
+from noisin.noise.sampling import Shard, set_shard
+from noisin.training.runtime.workers import Workers
+
+
+@contextmanager
+def connected(device: str = "cpu") -> Iterator[Workers]:
+    """The processes that torchrun started, or this one alone.
+
+    Args:
+        device: ``"cuda"`` connects by NCCL, one device each; all else by gloo.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Workers()
+        return
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    with _together():
+        store, rank, count = next(rendezvous("env://"))
+        store = _fresh(store, rank, count)
+        backend = "nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+    try:
+        yield Processes(torch.device(device))
+    finally:
+        dist.destroy_process_group()
+
+
+def _fresh(store: Any, rank: int, count: int) -> Any:
+    """The part of the store that belongs to exactly the processes that are alive now.
+
+    Torchrun keeps its store when it begins processes again, with the addresses of the dead ones in
+    it, and torch would try to connect to those. So each process names itself, and they go by
+    all their names, once every one of them has seen the same.
+    """
+    own = uuid.uuid4().hex
+    store.set(f"noisin/{rank}", own)
+    while True:
+        names = b"".join(store.get(f"noisin/{r}") for r in range(count))
+        session = f"noisin/{hashlib.sha256(names).hexdigest()}"
+        store.set(f"{session}/{rank}", own)
+        if store.check([f"{session}/{r}" for r in range(count)]):
+            return dist.PrefixStore(session, store)  # type: ignore[attr-defined]
+        time.sleep(0.02)
+
+
+class Processes(Workers):
+    """The processes of torch's default group; that of rank 0 is the main one.
+
+    Args:
+        device: where tensors are, for what the processes tell each other.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.rank, self.count = dist.get_rank(), dist.get_world_size()
+        self.main = self.rank == 0
+        self.device = device
+        self._shard = Shard(0, 0, 0)
+
+    def split(self, model: nn.Module, batch_size: int) -> None:
+        """Tell the model which columns of the batch are this process's."""
+        size, rest = divmod(batch_size, self.count)
+        if rest or not size:
+            raise InvalidValue(
+                f"training: a batch of {batch_size} columns cannot be split evenly among "
+                f"{self.count} processes. Choose a train.batch_size that is a multiple of "
+                f"{self.count}."
+            )
+        self._shard = Shard(self.rank * size, size, batch_size)
+        set_shard(model, self._shard)
+
+    def share(self, window: Window) -> Window:
+        """The columns of a window that are this process's."""
+        own = slice(self._shard.start, self._shard.start + self._shard.size)
+        return replace(window, x=window.x[:, own], target=window.target[:, own])
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their mean over the processes."""
+        with _together():
+            works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+            for work in works:
+                work.wait()
+        torch._foreach_div_(list(tensors), self.count)
+
+    def gather(self, carried: Any) -> Any:
+        """The carried state of all columns, in their order; K samples of them side by side."""
+
+        def gathered(state: Tensor) -> Tensor:
+            parts = [torch.empty_like(state) for _ in range(self.count)]
+            with _together():
+                dist.all_gather(parts, state.contiguous())
+            columns = [_by_column(part, self._shard.size) for part in parts]
+            return torch.cat(columns, dim=2).flatten(1, 2)
+
+        return _map(gathered, carried)
+
+    def scatter(self, carried: Any) -> Any:
+        """This process's part of the carried state of all columns."""
+
+        def own(state: Tensor) -> Tensor:
+            columns = _by_column(state, self._shard.total)
+            return columns.narrow(2, self._shard.start, self._shard.size).flatten(1, 2)
+
+        return _map(own, carried)
+
+    def agree(self, wish: int) -> int:
+        """The largest wish of any process."""
+        shared = torch.tensor(wish, device=self.device)
+        with _together():
+            dist.all_reduce(shared, dist.ReduceOp.MAX)
+        return int(shared)
+
+    def tell(self, value: float) -> float:
+        """The main process's value, for all."""
+        shared = torch.tensor(value, dtype=torch.float64, device=self.device)
+        with _together():
+            dist.broadcast(shared, src=0)
+        return float(shared)
+
+    @contextmanager
+    def main_first(self) -> Iterator[None]:
+        """Let the main process do something, and then the others; if it fails, they stop too."""
+        if not self.main:
+            if self.agree(0):
+                raise Unsupported(
+                    f"training: process {self.rank} stops, for the main one has stopped. Its "
+                    f"message says why."
+                )
+            yield
+            return
+        try:
+            yield
+        except BaseException:
+            self.agree(1)
+            raise
+        self.agree(0)
+
+
+def _by_column(state: Tensor, columns: int) -> Tensor:
+    """``(layers, K · columns, H)`` as ``(layers, K, columns, H)``."""
+    return state.view(len(state), -1, columns, state.shape[-1])
+
+
+def _map(function: Callable[[Tensor], Tensor], state: Any) -> Any:
+    if isinstance(state, tuple | list):
+        return tuple(_map(function, part) for part in state)
+    return None if state is None else function(state)
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Say what it means when the other end of a connection is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Unsupported(
+            f"training: another process is gone ({first}). Start the same command again to go on "
+            f"from the last checkpoint; torchrun --max-restarts 3 does so by itself."
+        ) from error

@@ -1,0 +1,54 @@
+"""The processes that train one model together. Here there is one; the trainer asks no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from noisin.data import Window
+
+
+class Workers:
+    """One process alone: it has all columns of the text, its gradients are the gradients.
+
+    Several split the columns, draw the noise of all of them and keep their own slice, so that their
+    generators stay alike; and only the main one writes. They are
+    :class:`noisin.training.runtime.distributed.Processes`.
+    """
+
+    main = True
+    count = 1
+
+    def split(self, model: nn.Module, batch_size: int) -> None:
+        """Tell the model which columns of the batch are this process's."""
+
+    def share(self, window: Window) -> Window:
+        """The columns of a window that are this process's."""
+        return window
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their mean over the processes: gradients, and means of losses."""
+
+    def gather(self, carried: Any) -> Any:
+        """The carried state of all columns, for a checkpoint."""
+        return carried
+
+    def scatter(self, carried: Any) -> Any:
+        """This process's part of the carried state of all columns."""
+        return carried
+
+    def agree(self, wish: int) -> int:
+        """The largest wish of any process, so that all save, or stop, at the same step."""
+        return wish
+
+    def tell(self, value: float) -> float:
+        """The main process's value, for all."""
+        return value
+
+    @contextmanager
+    def main_first(self) -> Iterator[None]:
+        """Let the main process do something, and then the others; if it fails, they stop too."""
+        yield
