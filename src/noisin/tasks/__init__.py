@@ -1,0 +1,1 @@
+"""Tasks: data, cut into batches, and the unit of its score. Names load when first used."""
