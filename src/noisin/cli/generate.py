@@ -8,6 +8,7 @@ from typing import Literal
 from noisin.cli.arguments import Number, WholeNumber
 from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
+from noisin.errors import InvalidValue
 from noisin.training.record import RunRecord
 
 
@@ -49,6 +50,8 @@ def generate(
     from noisin.training.load import restore
 
     restored = restore(RunRecord(run), checkpoint, weights, Display().note)
+    if restored.vocab is None:
+        raise InvalidValue(f"{run}: does not predict words, so it cannot generate text.")
     words = draw(
         restored.model,
         restored.vocab,

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from noisin.cli.consoles import Messages, note
 from noisin.experiments.seeds import number
+from noisin.tasks.unit import Unit
 from noisin.training.runtime.progress import Status
 
 QUIET = 60.0  # seconds without a line, elsewhere than on a terminal
@@ -46,8 +47,9 @@ class Display:
         self._epochs = status.epochs
         known = status.seconds_left < float("inf")
         self._left = f"{clock(status.seconds_left)} left" if known else ""
+        score = f"{status.unit.name} {status.unit.value(status.nats):.1f}"
         told = (
-            f"epoch {status.epoch}/{status.epochs}  perplexity {status.perplexity:.1f}  "
+            f"epoch {status.epoch}/{status.epochs}  {score}  "
             f"{status.tokens_per_second:,.0f} tokens/s  {self._left}"
         )
         if self._bar:
@@ -56,7 +58,7 @@ class Display:
         elif time.monotonic() - self._told > QUIET:
             self._say(told.rstrip())
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
+    def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
         """An epoch is over."""
         values = {
             "train": metrics["train"],
@@ -64,7 +66,11 @@ class Display:
             "valid": metrics["valid"],
             "averaged": metrics["valid_averaged"],
         }
-        told = "  ".join(f"{name} {number(v)}" for name, v in values.items() if v is not None)
+        told = "  ".join(
+            f"{name} {number(unit.value(score['nats']))}"
+            for name, score in values.items()
+            if score is not None
+        )
         limit = f"/{self._epochs}" if self._epochs else ""
         speed = f"{metrics['tokens_per_second']:,.0f} tokens/s"
         self._say(f"epoch {metrics['epoch']:>2}{limit}  {told}  {speed}  {self._left}".rstrip())

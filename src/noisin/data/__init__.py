@@ -14,10 +14,10 @@ from noisin.data.facts import overlap as overlap
 from noisin.data.vocab import Vocabulary as Vocabulary
 
 if TYPE_CHECKING:
-    from noisin.data.batch import Window as Window
+    from noisin.data.batch import Batch as Batch
     from noisin.data.batch import Windows as Windows
 
-_WITH_TORCH = ("Window", "Windows")
+_WITH_TORCH = ("Batch", "Windows")
 
 __all__ = ["NAMES", "SPLITS", "Corpus", "Facts", "Vocabulary", "describe", "load", "overlap"]
 __all__ += _WITH_TORCH

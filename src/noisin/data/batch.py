@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -31,13 +32,54 @@ HALF = 0.05  # how often a variable length is around half of the usual
 
 
 @dataclass(frozen=True)
-class Window:
-    """Rows ``start`` to ``stop`` of the columns: ``x`` and the words that follow, ``(T, N)``."""
+class Batch:
+    """What a model reads and what it is to predict: the only type between data and models.
+
+    Attributes:
+        x: inputs, ``(T, N, ...)``: word ids ``(T, N)`` or values ``(T, N, F)``.
+        target: what follows each of them, ``(T, N, ...)``.
+        scored: which targets count, ``(T, N)``; None: all of them. Padding is never scored.
+        start, stop: where the epoch stands before and after this batch: all that resuming needs.
+        carries: whether the state continues from the batch before; if not, it starts from zero.
+        lr_scale: the share of the learning rate, for batches of unequal length.
+    """
 
     x: Tensor
     target: Tensor
-    start: int
-    stop: int
+    scored: Tensor | None = None
+    start: int = 0
+    stop: int = 0
+    carries: bool = True
+    lr_scale: float = 1.0
+
+    @property
+    def count(self) -> int:
+        """The number of scored targets."""
+        if self.scored is not None:
+            return int(self.scored.sum())
+        return math.prod(self.target.shape[:2])
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device."""
+        return self._map(lambda part: part.to(device))
+
+    def columns(self, own: slice) -> Batch:
+        """Some of the N columns."""
+        return self._map(lambda part: part[:, own])
+
+    def repeat(self, K: int) -> Batch:
+        """K copies of all columns, side by side: one for each noise sample."""
+        if K == 1:
+            return self
+        return self._map(lambda part: part.repeat(1, K, *[1] * (part.dim() - 2)))
+
+    def first_step(self) -> Batch:
+        """The first time step alone."""
+        return self._map(lambda part: part[:1])
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        scored = None if self.scored is None else function(self.scored)
+        return replace(self, x=function(self.x), target=function(self.target), scored=scored)
 
 
 class Windows:
@@ -90,7 +132,7 @@ class Windows:
             raise InvalidType("Windows: of variable length, their number varies by epoch.")
         return -(-self.rows // self.length)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Window]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The windows of an epoch from row ``start``, which is 0 or the ``stop`` of a window."""
         if arguments.whole("Windows: epoch", epoch, 0) > LARGEST_EPOCH:
             raise InvalidValue(f"Windows: epoch must be {LARGEST_EPOCH} or less, got {epoch!r}.")
@@ -115,7 +157,8 @@ class Windows:
             stop = min(stop + T, self.rows)
             yield stop
 
-    def _window(self, start: int, stop: int) -> Window:
+    def _window(self, start: int, stop: int) -> Batch:
         rows = np.ascontiguousarray(self._columns[:, start : stop + 1].T, dtype=np.int64)
         both = torch.from_numpy(rows)
-        return Window(both[:-1], both[1:], start, stop)
+        scale = (stop - start) / self.length if self.variable else 1.0
+        return Batch(both[:-1], both[1:], start=start, stop=stop, lr_scale=scale)

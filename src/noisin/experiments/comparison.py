@@ -58,9 +58,12 @@ def train_all(
     configs: Mapping[Path, RunConfig], progress: Progress, workers: Workers
 ) -> list[RunRecord]:
     """Train runs one after another, each in its folder. One that is complete is not repeated."""
-    from noisin.training import Trainer
+    from noisin.training import run
 
-    return [Trainer(config, folder, progress, workers).fit() for folder, config in configs.items()]
+    return [
+        run(config, folder, progress=progress, workers=workers)
+        for folder, config in configs.items()
+    ]
 
 
 def rows(records: Iterable[RunRecord]) -> list[Row]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from noisin.noise import ranges
 from noisin.training.config import RunConfig
-from noisin.training.schedule import Course, Weights
+from noisin.training.schedule import Schedule, Weights
 
 End = Literal["diverged", "pruned", "failed"]
 
@@ -65,7 +65,7 @@ class Run:
         clean = line["train_clean"] if weights == "raw" else measured.get("train_clean")
         return line | {
             "weights": weights,
-            "best_valid": best.perplexity if best else math.inf,
+            "best_valid": best.nats if best else math.inf,
             "train_clean": clean,
             "test": _or_infinite(measured["test"]) if measured else None,
         }
@@ -134,9 +134,9 @@ def point(config: RunConfig) -> str:
     return comparable(config).hash(limits=False)
 
 
-def judged(config: RunConfig, metrics: list[dict[str, Any]]) -> Course:
+def judged(config: RunConfig, metrics: list[dict[str, Any]]) -> Schedule:
     """What validation decided, decided again: the trainer's own rule tells the best epoch."""
-    course = Course.start(config.train)
+    course = Schedule.start(config.train)
     for line in metrics:
         averaged = line["valid_averaged"]
         if course.averaging:

@@ -16,12 +16,15 @@ from torch import Generator, Tensor, nn
 from noisin import likelihoods
 from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue
-from noisin.likelihoods.linear import linear_nll
+from noisin.models.encoders import Words
+from noisin.models.heads import Linear
 from noisin.models.layer import CELLS, Layer
+from noisin.models.sequence import SequenceModel
 from noisin.noise import Noise
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Site
 from noisin.regularizers.sequences import Dropout, Dropouts
+from noisin.regularizers.terms import Term
 
 # The sizes of the paper's models (num_layers, hidden_size), and one for a quick try.
 PRESETS: Mapping[str, tuple[int, int]] = {
@@ -31,7 +34,7 @@ PRESETS: Mapping[str, tuple[int, int]] = {
 }
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(SequenceModel):
     r"""Predicts each word from those before: ``p(x_t | x_{<t}) = softmax(V^T z_t + b)``.
 
     Args:
@@ -45,6 +48,7 @@ class LanguageModel(nn.Module):
         mode, feedback, noisy_layers, share: of the noise, as in :mod:`noisin.recurrent.modules`.
         site: of a GRU's noise, as in :class:`noisin.GRU`.
         dropout: the drop rates.
+        terms: penalties to add to the loss.
         generator: the random stream of initialisation, noise and dropout; None is torch's own.
 
     Weights are the paper's: the embedding uniform on ±0.1, all others on ±1/√H, biases zero. A
@@ -54,9 +58,10 @@ class LanguageModel(nn.Module):
     >>> model = LanguageModel(10_000, hidden_size=650, noise=noise.Gaussian(gamma=1.10))
     >>> sum(p.numel() for p in model.parameters())
     13280400
+    >>> from noisin.data import Batch
     >>> x = torch.randint(10_000, (36, 2))
-    >>> loss, state = model.loss(x[:-1], target=x[1:])
-    >>> bool(abs(loss - torch.tensor(10_000).log()) < 0.1)
+    >>> loss = model.loss(Batch(x[:-1], target=x[1:]))
+    >>> bool(abs(loss.mean - torch.tensor(10_000).log()) < 0.1)
     True
     """
 
@@ -78,9 +83,10 @@ class LanguageModel(nn.Module):
         share: Share = "step",
         site: Site = "read",
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
+        terms: Sequence[Term] = (),
         generator: Generator | None = None,
     ) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # its parts have names of their own, those of its state_dict
         _check_sizes(num_words=num_words, hidden_size=hidden_size, num_layers=num_layers)
         embedding_size = hidden_size if embedding_size is None else embedding_size
         _check_sizes(embedding_size=embedding_size)
@@ -92,7 +98,7 @@ class LanguageModel(nn.Module):
         sizes = _sizes(embedding_size, hidden_size, num_layers, tied)
         laws = _per_layer(noise, num_layers, noisy_layers)
         with torch.random.fork_rng(devices=[]):  # torch's own initialisation is not ours
-            self.embedding = nn.Embedding(num_words, embedding_size)
+            self.embedding = Words(num_words, embedding_size)
             self.layers = nn.ModuleList(
                 Layer(
                     cell,
@@ -108,6 +114,7 @@ class LanguageModel(nn.Module):
         self.dropouts = nn.ModuleList(Dropout(p, dropout.locked, generator) for p in emitted)
         self.weight = None if tied else nn.Parameter(torch.empty(num_words, sizes[-1]))
         self.bias = nn.Parameter(torch.empty(num_words))
+        self.terms: tuple[Term, ...] = tuple(terms)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -127,60 +134,15 @@ class LanguageModel(nn.Module):
         """The prediction matrix, ``(H, num_words)``; where tied, the embedding's transpose."""
         return (self.embedding.weight if self.weight is None else self.weight).t()
 
-    def encode(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Word numbers ``(T, N)`` to what the prediction reads, ``(T, N, H)``, and the state."""
-        self._check_words(x)
-        states = self._states(state)
-        z = self.dropouts[0](self.embedding(x))
-        carried = []
-        for layer, drop, before in zip(self.layers, self.dropouts[1:], states, strict=True):
-            z, after = layer(z, before)
-            z = drop(z)
-            carried.append(after)
-        return z, tuple(carried)
+    @property
+    def encoder(self) -> nn.Module:  # type: ignore[override]
+        """The embedding."""
+        return self.embedding
 
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Natural parameters s of the next words, ``(T, N, num_words)``, and the state."""
-        z, state = self.encode(x, state)
-        return z @ self.V + self.bias, state
-
-    def nll(self, x: Tensor, target: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """``-log p(target)`` in nats, ``(T, N)``, without ever holding all of s; and the state."""
-        z, state = self.encode(x, state)
-        return linear_nll(z, self.V, target, self.bias), state
-
-    def loss(self, x: Tensor, target: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """The mean of :meth:`nll`, which training minimises, at less cost; and the state."""
-        z, state = self.encode(x, state)
-        return linear_nll(z, self.V, target, self.bias, reduction="mean"), state
-
-    def _check_words(self, x: Tensor) -> None:
-        checks.require_tensors("LanguageModel", x=x)
-        if x.dim() != 2 or x.numel() == 0 or x.dtype not in (torch.int64, torch.int32):
-            raise InvalidValue(
-                f"LanguageModel: expected word numbers x, an integer tensor (T, N) that is not "
-                f"empty, got {tuple(x.shape)} of {x.dtype}. Time comes first; for one sequence use "
-                f"x.unsqueeze(1)."
-            )
-        num_words = self.embedding.num_embeddings
-        if x.device.type == "cpu" and checks.values_known(x):
-            low, high = (int(value) for value in x.aminmax())
-            if low < 0 or high >= num_words:
-                raise InvalidValue(
-                    f"LanguageModel: word numbers must lie in 0 ... {num_words - 1}, got {low} ... "
-                    f"{high}. Encode the text with the vocabulary that the model was made for."
-                )
-
-    def _states(self, state: Any) -> Sequence[Any]:
-        if state is None:
-            return (None,) * len(self.layers)
-        if not isinstance(state, tuple | list) or len(state) != len(self.layers):
-            got = f"{len(state)} parts" if isinstance(state, tuple | list) else type(state).__name__
-            raise InvalidType(
-                f"LanguageModel: expected a state with one part for each of {len(self.layers)} "
-                f"layers, got {got}. Pass what a previous call returned, or None for zeros."
-            )
-        return state
+    @property
+    def head(self) -> Linear:  # type: ignore[override]
+        """The prediction: V, the bias and the likelihood."""
+        return Linear(self.V, self.bias, self.likelihood)
 
 
 def detach(state: Any) -> Any:

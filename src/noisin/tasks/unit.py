@@ -46,6 +46,12 @@ class Unit:
             return math.exp(nats) if nats < LARGEST_EXPONENT else math.inf
         return nats / math.log(2) if self.name == "bits" else nats
 
+    def error(self, nats: float, stderr: float) -> float:
+        """The standard error of :meth:`value`, to first order."""
+        if self.name == "perplexity":
+            return self.value(nats) * stderr
+        return self.value(stderr)
+
 
 PERPLEXITY = Unit("perplexity", "word")
 NATS_PER_FRAME = Unit("nats", "frame")

@@ -1,4 +1,4 @@
-"""Training a language model: settings, the loop, checkpoints, and the record of a run.
+"""Training any sequence model on any task: settings, loop, checkpoints, the record of a run.
 
 Names load when first used: settings and records need no torch.
 """
@@ -12,19 +12,23 @@ from noisin._util import lazy
 if TYPE_CHECKING:
     from noisin.training.averaging import Average as Average
     from noisin.training.config import RunConfig as RunConfig
+    from noisin.training.config import TrainConfig as TrainConfig
     from noisin.training.load import restore as restore
     from noisin.training.optim import adamw as adamw
     from noisin.training.optim import sgd as sgd
     from noisin.training.record import RunRecord as RunRecord
     from noisin.training.runtime.signals import Interrupted as Interrupted
     from noisin.training.trainer import Trainer as Trainer
+    from noisin.training.trainer import run as run
 
 _HOMES = {
     "Average": "averaging",
     "Interrupted": "runtime.signals",
     "RunConfig": "config",
     "RunRecord": "record",
+    "TrainConfig": "config",
     "Trainer": "trainer",
+    "run": "trainer",
     "adamw": "optim",
     "restore": "load",
     "sgd": "optim",

@@ -1,29 +1,27 @@
-"""From settings to the things themselves: noise, model, optimizer, objective."""
+"""From settings to the parts themselves: noise, task, model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from noisin.analysis import Penalty
-from noisin.likelihoods.linear import linear_nll
-from noisin.models import Dropouts, LanguageModel
+from noisin.errors import InvalidValue
+from noisin.likelihoods import LIKELIHOODS
+from noisin.models import Dense, Dropout, Dropouts, LanguageModel, SequenceModel, Values
+from noisin.models.layer import Layer
 from noisin.noise import FAMILIES, Family
-from noisin.training import optim
-from noisin.training.config import NoiseConfig, RunConfig, TrainConfig
+from noisin.regularizers.terms import Term
+from noisin.tasks import Observation, Task
+from noisin.training.config import NoiseConfig, RunConfig
+from noisin.training.objectives import NoisePenalty
 from noisin.training.schedule import noise_share
 
 # Multiply-adds of a time step. Threads wait for each other at every step: with less to do between
 # two meetings, two of them are 1.2 to 1.5 times as fast as one on idle cores, but on busy ones they
 # can take several times as long. The bound is a choice between the two, not a measured optimum.
 WORTH_A_THREAD = 50_000_000
-
-# (model, x, target, state) -> the mean nll and the mean penalty of a word, and the state
-Objective = Callable[[LanguageModel, Tensor, Tensor, Any], tuple[Tensor, Tensor, Any]]
 
 
 def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Family | None:
@@ -45,70 +43,90 @@ def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Family 
     return noise if share == 1 else family.from_variance(share**2 * noise.variance, **alpha)
 
 
-def build_model(config: RunConfig, num_words: int) -> LanguageModel:
-    """The language model of a config, with its noise unless that is to be a penalty."""
+def build_task(config: RunConfig) -> Task:
+    """The task of a config, with its data loaded."""
+    from noisin.data import music
+    from noisin.tasks import Music, Text
+
+    kind: Any = Music if config.data.name in music.FILES else Text
+    task: Task = kind.from_config(config)
+    return task
+
+
+def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
+    """The model of a config for a task's observations, with its noise unless that is a penalty."""
     model, noise = config.model, config.noise
     sampled = noise if config.train.objective == "noise" else None
     settings: dict[str, Any] = {}
     if sampled is not None:
         settings = sampled.model_dump(include={"mode", "feedback", "noisy_layers", "share", "site"})
-    return LanguageModel(
-        num_words,
-        embedding_size=model.embedding_size,
-        hidden_size=model.hidden_size,
-        num_layers=model.num_layers,
-        cell=model.cell,
-        tied=model.tied,
-        dropout=Dropouts(**model.dropout.model_dump()),
-        noise=build_noise(sampled),
-        **settings,
+    if observation.likelihood == "categorical":
+        return LanguageModel(
+            observation.size,
+            embedding_size=model.embedding_size,
+            hidden_size=model.hidden_size,
+            num_layers=model.num_layers,
+            cell=model.cell,
+            tied=model.tied,
+            dropout=Dropouts(**model.dropout.model_dump()),
+            noise=build_noise(sampled),
+            terms=build_terms(config),
+            **settings,
+        )
+    return _value_model(config, observation, build_noise(sampled), settings)
+
+
+def _value_model(
+    config: RunConfig, observation: Observation, noise: Family | None, settings: dict[str, Any]
+) -> SequenceModel:
+    """A model that reads values as they are and predicts them by a linear head of its own."""
+    model = config.model
+    if model.tied or model.embedding_size is not None:
+        raise InvalidValue(
+            "config: model.tied must be false and model.embedding_size left out, because "
+            f"{config.data.name!r} is not made of words."
+        )
+    sizes = [observation.size, *[model.hidden_size] * model.num_layers]
+    last = settings.pop("noisy_layers", "all") == "last"
+    if model.cell != "gru":
+        settings.pop("site", None)
+    layers = []
+    with torch.random.fork_rng(devices=[]):
+        for k in range(model.num_layers):
+            clean = last and k < model.num_layers - 1
+            dropout = Dropout(model.dropout.recurrent, model.dropout.locked)
+            placed = settings | {"noise": noise, "noisy_layers": "none" if clean else "all"}
+            layers.append(Layer(model.cell, sizes[k], sizes[k + 1], dropout, **placed))
+    for layer in layers:
+        layer.reset_parameters()
+    rates = [model.dropout.input, *[model.dropout.between] * (model.num_layers - 1)]
+    bias = None if observation.bias is None else torch.tensor(observation.bias).float()
+    return SequenceModel(
+        Values(observation.size),
+        layers,
+        Dense(sizes[-1], observation.size, LIKELIHOODS[observation.likelihood](), bias),
+        dropouts=[Dropout(p, model.dropout.locked) for p in (*rates, model.dropout.output)],
+        terms=build_terms(config),
     )
 
 
-def threads_worthwhile(config: RunConfig, num_words: int) -> int:
+def build_terms(config: RunConfig) -> list[Term]:
+    """The terms that the settings add to the loss."""
+    terms: list[Term] = []
+    if config.train.objective == "penalty":
+        noise = build_noise(config.noise)
+        assert noise is not None
+        assert config.noise is not None
+        terms.append(NoisePenalty(noise, config.noise.mode))
+    return terms
+
+
+def threads_worthwhile(model: nn.Module, rows: int) -> int:
     """How many threads have enough to do in a time step, for all rows of the batch.
 
-    >>> small, medium = RunConfig(model={"hidden_size": 128}, train={"batch_size": 20}), RunConfig()
-    >>> threads_worthwhile(small, 1_658), threads_worthwhile(medium, 10_000)
+    >>> small, medium = LanguageModel(1_658, hidden_size=128), LanguageModel(10_000)
+    >>> threads_worthwhile(small, 20), threads_worthwhile(medium, 80)
     (1, 21)
     """
-    with torch.device("meta"):
-        weights = sum(p.numel() for p in build_model(config, num_words).parameters())
-    rows = config.train.batch_size * config.train.K
+    weights = sum(p.numel() for p in model.parameters())
     return max(1, rows * weights // WORTH_A_THREAD)
-
-
-def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """SGD or AdamW over all weights."""
-    kind = optim.sgd if config.optimizer == "sgd" else optim.adamw
-    return kind(model.parameters(), config.lr, weight_decay=config.weight_decay)
-
-
-def build_objective(config: RunConfig, epoch: int) -> Objective:
-    """What an epoch minimises: the loss under noise, or the clean loss and the noise's penalty."""
-    noise = build_noise(config.noise, epoch)
-    if config.train.objective == "noise":
-        return partial(noisy_loss, K=config.train.K)
-    assert noise is not None
-    assert config.noise is not None
-    penalty = Penalty(LanguageModel.likelihood, noise, config.noise.mode)
-    return partial(penalised_loss, penalty=penalty)
-
-
-def noisy_loss(
-    model: LanguageModel, x: Tensor, target: Tensor, state: Any, K: int = 1
-) -> tuple[Tensor, Tensor, Any]:
-    """The mean nll of a word over K noise samples, which are K times the rows."""
-    if K > 1:
-        x, target = x.repeat(1, K), target.repeat(1, K)
-    nll, state = model.loss(x, target, state)
-    return nll, nll.new_zeros(()), state
-
-
-def penalised_loss(
-    model: LanguageModel, x: Tensor, target: Tensor, state: Any, penalty: Penalty
-) -> tuple[Tensor, Tensor, Any]:
-    """The mean nll of a word without noise, and the mean of the noise's explicit regularizer."""
-    h, state = model.encode(x, state)
-    nll = linear_nll(h, model.V, target, model.bias).mean()
-    return nll, penalty(h, model.V, model.bias).mean(), state

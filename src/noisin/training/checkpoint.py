@@ -34,11 +34,12 @@ from torch import Tensor
 from noisin._util.files import sha256, sync_folder, write_synced, writing
 from noisin._util.regular import read_regular
 from noisin.errors import InvalidValue
-from noisin.training.contents import Pattern, problem
+from noisin.training.contents import Pattern, problem, upgraded
 from noisin.training.reading import LARGEST_FILE, parse_json
 from noisin.training.schedule import Weights as Kind
 
-FORMAT = 2
+FORMAT = 3
+FORMATS = (1, 2, FORMAT)  # that can be read; before 3, scores were perplexities
 MANIFEST, WEIGHTS, AVERAGE, STATE = (
     *("manifest.json", "weights.safetensors", "average.safetensors", "state.pt"),
 )
@@ -84,8 +85,8 @@ class Manifest:
                 raise Damaged("its manifest does not match its own hash")
             if body["format"] == 1:  # of noisin 0.1, which kept one best checkpoint for both
                 best = {"raw": body["best"], "averaged": body["best"]} if body["best"] else {}
-                body |= {"best": best, "format": FORMAT}
-            if body["format"] != FORMAT:
+                body |= {"best": best}
+            if body["format"] not in FORMATS:
                 raise Damaged(f"it has format {body['format']}, and this noisin knows {FORMAT}")
             cls(**body)  # neither more nor less than its fields
             return TypeAdapter(cls).validate_python(body)
@@ -156,10 +157,14 @@ class Checkpoints:
             manifest,
             safetensors.torch.load(contents[WEIGHTS]),
             None if average is None else safetensors.torch.load(average),
-            torch.load(io.BytesIO(contents[STATE]), map_location="cpu", weights_only=True),
+            self._state(manifest, contents[STATE]),
         )
         self._check(checkpoint)
         return checkpoint
+
+    def _state(self, manifest: Manifest, content: bytes) -> Any:
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        return state if manifest.format == FORMAT else upgraded(state)
 
     def _check(self, checkpoint: Checkpoint) -> None:
         manifest, saved = checkpoint.manifest, (checkpoint.weights, checkpoint.average)

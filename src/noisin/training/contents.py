@@ -2,7 +2,7 @@
 
 The hashes of a manifest show that nothing has changed since they were made. They do not show that a
 trainer made them: the weights must be those of the model by name, shape and dtype, all of them
-finite, and the state must have the types and shapes that a run goes on with.
+finite, and the state must have the types and shapes that a run continues with.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter
 from torch import Tensor
 
 from noisin.training.reading import misfit
-from noisin.training.schedule import Course
+from noisin.training.schedule import Schedule, in_nats
 
 Count = Annotated[int, Field(ge=0, le=10**18)]
 
@@ -30,7 +30,7 @@ class _State(BaseModel):
     )
 
     epoch: Count
-    row: Count
+    stop: Count
     step: Count
     tokens: Count
     scored: Count
@@ -38,10 +38,10 @@ class _State(BaseModel):
     average: Count
     cut: bool
     seconds: Annotated[float, Field(ge=0)]
-    sums: Tensor
+    sums: dict[str, Tensor]
     carried: SkipValidation[Any]
     optimizer: dict[str, Any]
-    course: dict[str, Any]
+    schedule: dict[str, Any]
     generators: dict[str, Tensor]
 
 
@@ -52,12 +52,25 @@ class Pattern:
     Attributes:
         weights: those of the model, by name.
         optimizer: the state dict of its optimizer, or None where none is to be loaded.
-        carried: a state that the model carries from window to window, of all columns, likewise.
+        carried: a state that the model carries from batch to batch, of all columns; None where
+            every batch starts from zero.
     """
 
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Any] | None = None
     carried: Any = None
+
+
+def upgraded(state: Any) -> Any:
+    """The state of an older version in the present form, as far as it can be understood."""
+    if not isinstance(state, dict) or not isinstance(state.get("course"), dict):
+        return state
+    state = dict(state)
+    nats, penalty = state.pop("sums", torch.zeros(2, dtype=torch.float64))
+    schedule = in_nats(state.pop("course"))
+    state["stop"] = state.pop("row", None)
+    sums = {"nats": nats} | ({"penalty": penalty} if penalty else {})
+    return state | {"schedule": schedule, "sums": sums}
 
 
 def problem(
@@ -96,16 +109,18 @@ def _problems(
     for name, value in moment.items():
         if state[name] != value:
             yield f"its state is of {name} {state[name]!r:.20}, its manifest of {value!r:.20}"
-    yield from _of_course(state["course"], state["epoch"])
+    yield from _of_schedule(state["schedule"], state["epoch"])
     if (state["average"] > 0) != (average is not None):
         yield f"its average is of {state['average']} steps, and its file says otherwise"
-    if not _fits(state["sums"], torch.zeros(2, dtype=torch.float64)):
-        yield "its sums are not two finite numbers"
+    number = torch.zeros((), dtype=torch.float64)
+    if "nats" not in state["sums"] or not all(_fits(v, number) for v in state["sums"].values()):
+        yield "its sums are not finite numbers"
     if pattern.optimizer is not None:
         weights = pattern.weights
         yield from _of_optimizer(pattern.optimizer, state["optimizer"], list(weights.values()))
-        if (state["row"] > 0) != (state["carried"] is not None):
-            yield "its carried state does not belong to its row"
+        carries = pattern.carried is not None and state["stop"] > 0
+        if carries != (state["carried"] is not None):
+            yield "its carried state does not belong to its position"
         if state["carried"] is not None and not _alike(state["carried"], pattern.carried):
             yield "its carried state is not one of the model"
         if not _is_generator(state["generators"].get("cpu")):
@@ -130,15 +145,15 @@ def _unlike(model: Mapping[str, Tensor], saved: Mapping[str, Tensor], what: str)
             yield f"its {what} {name} are not all finite"
 
 
-def _of_course(state: Mapping[str, Any], epochs: int) -> Iterator[str]:
+def _of_schedule(state: Mapping[str, Any], epochs: int) -> Iterator[str]:
     try:
-        course = Course.from_state_dict(state)
-        TypeAdapter(Course).validate_python(vars(course))
-        sound = 0 < course.lr < math.inf and len(course.history) == epochs
+        schedule = Schedule.from_state_dict(state)
+        TypeAdapter(Schedule).validate_python(vars(schedule))
+        sound = 0 < schedule.lr < math.inf and len(schedule.history) == epochs
     except (ValueError, TypeError, LookupError, AttributeError):
         sound = False
     if not sound:
-        yield "its course (step size, best epochs, history) is damaged"
+        yield "its schedule (learning rate, best epochs, history) is damaged"
 
 
 def _of_optimizer(

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from noisin._util import arguments
 from noisin.errors import InvalidType
+from noisin.training.config import TrainConfig
 
 FUSED_ON = ("cpu", "cuda", "mps", "xpu")
 _KINDS: dict[str, Any] = {"betas": tuple, "foreach": bool | None, "fused": bool | None}
@@ -58,3 +59,9 @@ def _fastest(parameters: list[Any], lr: object) -> dict[str, Any]:
     if fused:
         return {"fused": True}
     return {} if isinstance(lr, Tensor) else {"foreach": True}  # foreach takes numbers only
+
+
+def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """SGD or AdamW over all weights, by the settings."""
+    kind = sgd if config.optimizer == "sgd" else adamw
+    return kind(model.parameters(), config.lr, weight_decay=config.weight_decay)

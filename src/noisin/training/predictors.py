@@ -1,224 +1,248 @@
-r"""Perplexity: exact, of the clean model; and estimates that mix K samples of the noise.
+r"""Predictors: how a trained model is used to score data. They compose.
 
-A text is read in columns, the state carried from the first row to the last, and every target is
-scored once. A score divides by the number of targets that it scored.
+A predictor takes a batch and a state to ``log p`` of each target, ``(T, N)``, and the next state.
+:class:`Clean` is the model without noise; the others mix K samples of the noise.
+:func:`evaluate` scores batches with one.
+
+>>> import numpy as np
+>>> from noisin import data, models
+>>> model = models.LanguageModel(3, hidden_size=4)
+>>> text = data.Windows(np.array([0, 1, 2, 0, 1, 2]), batch_size=1, length=70)
+>>> evaluate(Clean(model), text.epoch(0)).count
+5
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from noisin._util import arguments
-from noisin.data import Windows
+from noisin.data import Batch
 from noisin.errors import InvalidType, InvalidValue
-from noisin.likelihoods.linear import linear_nll
-from noisin.models import LanguageModel
+from noisin.models import SequenceModel, Trainable
+from noisin.models.base import State
 from noisin.recurrent.injection import as_training, injected_modules, noise_on
+from noisin.tasks.unit import Score
 
-# Fewer effective samples than this, and a few large likelihoods make up the marginal.
+# With fewer effective samples than this, a few large likelihoods make up the marginal.
 FEW_SAMPLES = 20
 
 
-@dataclass(frozen=True)
-class Score:
-    """How well a model predicts a text.
+class Predictor(Protocol):
+    """Scores a batch: ``log p`` of each target, ``(T, N)``, and the state."""
 
-    Attributes:
-        nats: ``-log p`` per token.
-        tokens: the number of targets scored.
-        stderr: the standard error of ``nats`` over the noise, for a score that has noise; nan where
-            it cannot be told.
-    """
-
-    nats: float
-    tokens: int
-    stderr: float | None = None
-
-    @property
-    def perplexity(self) -> float:
-        """``exp(nats)``; its standard error is ``perplexity * stderr``."""
-        return math.exp(self.nats) if self.nats < 709 else math.inf
+    def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
+        """Score a batch, read from ``state`` on."""
+        ...
 
 
-def perplexity(
-    model: LanguageModel,
-    ids: Any,
-    *,
-    batch_size: int = 10,
-    length: int = 70,
-    temperature: float = 1.0,
+def evaluate(
+    predictor: Predictor, batches: Iterable[Batch], poll: Callable[[], None] = lambda: None
 ) -> Score:
-    """The score of the clean model: noise and dropout off, whatever ``train()`` says.
+    """The score of some batches: ``-log p`` per scored target.
 
     Args:
-        model: the language model; it is left as it was.
-        ids: the text, a one-dimensional array of word numbers.
-        batch_size: the number of columns that it is cut into. All but the first begin without
-            history, and the tail that does not fill a row is left out; 1 scores the whole text.
-        length: how many rows to compute at a time. It does not change the score.
-        temperature: divides the natural parameters.
+        predictor: what scores them.
+        batches: the data, such as ``task.batches("test")`` or ``data.Windows(...).epoch(0)``.
+        poll: called before every batch; it may raise to stop.
     """
-    _check(model, 1, temperature)
-    total, tokens, state = 0.0, 0, None
-    with as_training(model, on=False), torch.no_grad():
-        for x, target in _windows(model, ids, batch_size, length):
-            z, state = model.encode(x, state)
-            total += _nll(model, z, target, temperature).sum().item()
-            tokens += target.numel()
-    return Score(total / tokens, tokens)
+    total, count, state = 0.0, 0, None
+    for batch in batches:
+        poll()
+        log_p, state = predictor(batch, state if batch.carries else None)
+        scored = log_p if batch.scored is None else log_p[batch.scored.to(log_p.device)]
+        total += scored.double().sum().item()
+        count += batch.count
+    if not count:
+        raise InvalidValue("evaluate: expected batches with scored targets, got none.")
+    return Score(-total / count, count, state.stderr(count) if isinstance(state, Mixed) else None)
 
 
-def marginal(
-    model: LanguageModel,
-    ids: Any,
-    K: int,
-    *,
-    batch_size: int = 10,
-    length: int = 35,
-    temperature: float = 1.0,
-) -> Score:
-    """The marginal likelihood of ``length`` words at a time, by K samples of the noise.
+@dataclass(frozen=True)
+class Clean:
+    """The model with noise and dropout off, whatever ``train()`` says; it is left as it was.
 
-    Each sample has a history of its own and accounts for all words of a window together,
-    ``log (1/K) Σ_k Π_t p(x_t | z_t^(k))``. The longer the windows, the more samples this takes, and
-    with too few the estimate is too low; ``stderr`` is nan where that shows.
+    ``temperature`` divides the natural parameters.
     """
-    tally = _Tally()
-    with _noisy(model, K, temperature):
-        for z, target in _sampled(model, ids, K, batch_size, length):
-            log_p = -_nll(model, z, target, temperature).sum(1)
-            weights = K * log_p.softmax(0)
-            if K**2 / weights.square().sum(0).max() < FEW_SAMPLES:
+
+    model: nn.Module
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.model, self.temperature)
+
+    def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
+        """Score a batch."""
+        with as_training(self.model, on=False), torch.no_grad():
+            return _log_prob(self.model, batch, state, self.temperature)
+
+
+class Mixed(NamedTuple):
+    """The state of a mixture: that of the K samples, and what each has contributed so far.
+
+    The samples of a column share its data but no noise, so the spread of their contributions to
+    ``log p``, to first order and over all data, gives the standard error, however long the noise
+    of one step is felt.
+    """
+
+    samples: State
+    contributions: Tensor  # (K, N)
+
+    def stderr(self, count: int) -> float:
+        """The standard error of the nats per target over the noise."""
+        K = len(self.contributions)
+        if K == 1:
+            return math.nan
+        return math.sqrt(self.contributions.var(0).sum() / K) / count
+
+
+@dataclass(frozen=True)
+class _Mixture:
+    """K samples of the noise, dropout off."""
+
+    model: nn.Module
+    K: int
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.model, self.temperature)
+        arguments.whole("evaluate: K", self.K, what="a whole number of noise samples")
+
+    def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
+        """Score a batch."""
+        with self._sampling():
+            samples = None if state is None else state.samples
+            log_p, contributions, samples = self._mix(batch, samples)
+        if state is not None:
+            contributions = state.contributions + contributions
+        return log_p, Mixed(samples, contributions)
+
+    def _mix(self, batch: Batch, state: State) -> tuple[Tensor, Tensor, State]:
+        """``log p``, ``(T, N)``, what each sample contributes, ``(K, N)``, and the state."""
+        raise NotImplementedError
+
+    def _sampled(self, batch: Batch, state: State) -> tuple[Tensor, State]:
+        """``log p`` under each sample, ``(K, T, N)``; zero where a target is not scored."""
+        repeated = batch.repeat(self.K)
+        log_p, state = _log_prob(self.model, repeated, state, self.temperature)
+        if repeated.scored is not None:
+            log_p = log_p.where(repeated.scored.to(log_p.device), 0.0)
+        return log_p.double().view(len(log_p), self.K, -1).transpose(0, 1), state
+
+    @contextmanager
+    def _sampling(self) -> Iterator[None]:
+        with as_training(self.model, on=False), noise_on(self.model), torch.no_grad():
+            if not any(module._noise_acts() for module in injected_modules(self.model)):
+                raise InvalidValue(
+                    "evaluate: expected a model with noise to draw K samples of, got one without "
+                    "(dropout is off in evaluation). Use Clean(model), or give it noise: "
+                    "noisin.set_noise(model, noise)."
+                )
+            yield
+
+
+@dataclass(frozen=True)
+class Marginal(_Mixture):
+    """The marginal likelihood of ``length`` targets together, by K samples of the noise.
+
+    Each sample has a history of its own and accounts for all of them,
+    ``log (1/K) Σ_k Π_t p(x_t | z_t^(k))``, of which step t has its factor given those before. The
+    larger ``length``, the number of steps taken together, the more samples this takes, and with
+    too few the estimate is too low; the standard error is nan where that shows.
+    """
+
+    length: int = 35
+
+    def _mix(self, batch: Batch, state: State) -> tuple[Tensor, Tensor, State]:
+        log_p, state = self._sampled(batch, state)
+        parts, contributions = [], torch.zeros_like(log_p[:, 0])
+        for window in torch.split(log_p, self.length, dim=1):
+            history = window.cumsum(1)
+            joint = _log_mean_exp(history)
+            weights = self.K * history[:, -1].softmax(0)
+            if self.K**2 / weights.square().sum(0).max() < FEW_SAMPLES:
                 weights = weights * math.nan
-            tally.add(_log_mean_exp(log_p), weights, target.numel())
-    return tally.score()
+            parts += [joint[:1], joint[1:] - joint[:-1]]
+            contributions = contributions + weights
+        return torch.cat(parts), contributions, state
 
 
-def arithmetic(
-    model: LanguageModel,
-    ids: Any,
-    K: int,
-    *,
-    batch_size: int = 10,
-    length: int = 35,
-    temperature: float = 1.0,
-) -> Score:
-    """The ensemble that averages the *probabilities* of K samples of the noise, word by word."""
-    tally = _Tally()
-    with _noisy(model, K, temperature):
-        for z, target in _sampled(model, ids, K, batch_size, length):
-            log_p = -_nll(model, z, target, temperature)
-            weights = K * log_p.softmax(0)
-            tally.add(_log_mean_exp(log_p), weights.sum(1), target.numel())
-    return tally.score()
+@dataclass(frozen=True)
+class Arithmetic(_Mixture):
+    """The ensemble that averages the *probabilities* of K samples of the noise, step by step."""
+
+    def _mix(self, batch: Batch, state: State) -> tuple[Tensor, Tensor, State]:
+        log_p, state = self._sampled(batch, state)
+        weights = self.K * log_p.softmax(0)
+        return _log_mean_exp(log_p), weights.sum(1), state
 
 
-def geometric(
-    model: LanguageModel,
-    ids: Any,
-    K: int,
-    *,
-    batch_size: int = 10,
-    length: int = 35,
-    temperature: float = 1.0,
-) -> Score:
-    """The ensemble that averages the *log* probabilities of K samples, word by word, normalised.
+@dataclass(frozen=True)
+class Geometric(_Mixture):
+    """The ensemble that averages the *log* probabilities of K samples, step by step, normalised.
 
     That is the prediction from the mean of z. In strong mode it tends to the clean model.
     """
-    tally = _Tally()
-    with _noisy(model, K, temperature):
-        for z, target in _sampled(model, ids, K, batch_size, length):
-            mean = z.mean(0).requires_grad_()
-            with torch.enable_grad():
-                nll = _nll(model, mean, target, temperature)
-                (slope,) = torch.autograd.grad(nll.sum(), mean)
-            tally.add(-nll.detach(), -(slope * (z - mean)).sum((1, 3)), target.numel())
-    return tally.score()
 
-
-class _Tally:
-    """Sums ``log p``, and beside it what each sample adds to that sum, to first order.
-
-    The samples of a row share its text but no noise, so the spread of their contributions over the
-    whole text gives the standard error, however long the noise of one step is felt.
-    """
-
-    def __init__(self) -> None:
-        self.log_p = 0.0
-        self.tokens = 0
-        self.contributions: Tensor | float = 0.0
-
-    def add(self, log_p: Tensor, contributions: Tensor, tokens: int) -> None:
-        """Add the ``log p`` of a window and the contributions to it, ``(K, N)``."""
-        self.log_p += log_p.sum().item()
-        self.contributions = self.contributions + contributions.double()
-        self.tokens += tokens
-
-    def score(self) -> Score:
-        assert isinstance(self.contributions, Tensor)
-        K = len(self.contributions)
-        stderr = math.nan
-        if K > 1:
-            stderr = math.sqrt(self.contributions.var(0).sum() / K) / self.tokens
-        return Score(-self.log_p / self.tokens, self.tokens, stderr)
-
-
-@contextmanager
-def _noisy(model: LanguageModel, K: int, temperature: float) -> Iterator[None]:
-    """The noise on, dropout off, no gradients."""
-    _check(model, K, temperature)
-    with as_training(model, on=False), noise_on(model), torch.no_grad():
-        if not any(module._noise_acts() for module in injected_modules(model)):
-            raise InvalidValue(
-                "evaluation: expected a model with noise to draw K samples of, got one without "
-                "(dropout is off in evaluation). Use evaluation.perplexity, or give it noise: "
-                "noisin.set_noise(model, noise)."
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.model, SequenceModel):
+            raise InvalidType(
+                f"Geometric: expected a SequenceModel, whose head reads z, got "
+                f"{type(self.model).__name__}. Use Arithmetic."
             )
-        yield
+
+    def _mix(self, batch: Batch, state: State) -> tuple[Tensor, Tensor, State]:
+        model = self.model
+        assert isinstance(model, SequenceModel)
+        batch = batch.to(_device(model))
+        z, state = model.encode(batch.x.repeat(1, self.K, *[1] * (batch.x.dim() - 2)), state)
+        z = z.view(len(z), self.K, -1, z.shape[-1]).transpose(0, 1)
+        mean = z.mean(0).requires_grad_()
+        with torch.enable_grad():
+            nll = model.head_at(self.temperature).nll(mean, batch)[0].double()
+            if batch.scored is not None:
+                nll = nll.where(batch.scored, 0.0)
+            (slope,) = torch.autograd.grad(nll.sum(), mean)
+        return -nll.detach(), -(slope * (z - mean)).sum((1, 3)).double(), state
 
 
-def _sampled(
-    model: LanguageModel, ids: Any, K: int, batch_size: int, length: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """What the prediction reads in each of K samples, ``(K, T, N, H)``, and the targets."""
-    state = None
-    for x, target in _windows(model, ids, batch_size, length):
-        z, state = model.encode(x.repeat(1, K), state)
-        yield z.view(len(z), K, -1, z.shape[-1]).transpose(0, 1), target
+def _log_prob(
+    model: nn.Module, batch: Batch, state: State, temperature: float
+) -> tuple[Tensor, State]:
+    options = {} if temperature == 1 else {"temperature": temperature}
+    log_p, state = model.log_prob(batch.to(_device(model)), state, **options)  # type: ignore[operator]
+    return log_p, state
 
 
-def _windows(
-    model: LanguageModel, ids: Any, batch_size: int, length: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    for window in Windows(ids, batch_size, length).epoch(0):
-        yield window.x.to(model.bias.device), window.target.to(model.bias.device)
-
-
-def _nll(model: LanguageModel, z: Tensor, target: Tensor, temperature: float) -> Tensor:
-    """``-log p(target)`` in float64, for z of ``(..., T, N, H)``; it tempers z in place of s."""
-    x = target.expand(z.shape[:-1])
-    return linear_nll(z / temperature, model.V, x, model.bias / temperature).double()
+def _device(model: nn.Module) -> torch.device:
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def _log_mean_exp(log_p: Tensor) -> Tensor:
     return log_p.logsumexp(0) - math.log(len(log_p))
 
 
-def _check(model: LanguageModel, K: int, temperature: float) -> None:
-    if not isinstance(model, LanguageModel):
-        raise InvalidType(f"evaluation: expected a LanguageModel, got {type(model).__name__}.")
-    arguments.whole("evaluation: K", K, what="a whole number of noise samples")
+def _check(model: object, temperature: float) -> None:
+    if not isinstance(model, nn.Module) or not isinstance(model, Trainable):
+        raise InvalidType(
+            f"evaluate: expected a model with loss and log_prob, such as a LanguageModel, got "
+            f"{type(model).__name__}."
+        )
     arguments.finite(
-        "evaluation: temperature",
+        "evaluate: temperature",
         temperature,
         above=0,
         advice="Use 1 for the model's own probabilities.",
     )
+    if temperature != 1 and not hasattr(model, "head_at"):
+        raise InvalidType(
+            f"evaluate: a temperature needs a SequenceModel, got {type(model).__name__}. Use 1."
+        )

@@ -34,6 +34,7 @@ from noisin.training.config import RunConfig
 from noisin.training.reading import LARGEST_FILE, misfit, parse_json, read_object
 from noisin.training.runtime.environment import require_threads
 
+HASHED = ("data", "vocabulary")  # parts of environment.json with a sha256 of their own
 TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what two equal runs differ in
 
 
@@ -85,13 +86,12 @@ class RunRecord:
     def identity(self) -> dict[str, str]:
         """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
         known = self.environment
-        try:
-            hashes = {name: str(known[name]["sha256"]) for name in ("data", "vocabulary")}
-        except (KeyError, TypeError):
+        hashes = {name: known[name]["sha256"] for name in HASHED if name in known}
+        if not hashes.get("data"):
             raise InvalidValue(
-                f"{self.folder / 'environment.json'} does not tell the hashes of the data and the "
-                f"vocabulary. Put the whole file back."
-            ) from None
+                f"{self.folder / 'environment.json'} does not contain the hash of the data. Put "
+                f"the whole file back."
+            )
         return {"config": self.config.hash(limits=False), **hashes}
 
     @property

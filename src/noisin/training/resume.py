@@ -1,31 +1,30 @@
-"""Starting a run, or going on with one: what must be the same, and where to go on from."""
+"""Starting a run, or continuing one: what must be the same, and where to continue from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
-from noisin.data import Corpus
 from noisin.errors import InvalidValue
+from noisin.tasks import Task
+from noisin.tasks.base import facts_of
 from noisin.training.build import threads_worthwhile
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
 from noisin.training.runtime.environment import changes, cores, environment
-from noisin.training.state import Run
+from noisin.training.state import TrainState
 
 THREADS_PER_CORE = 4  # a few too many are slow; many more would seem to hang
 
 
-def identity(config: RunConfig, corpus: Corpus) -> dict[str, str]:
+def identity(config: RunConfig, task: Task) -> dict[str, str]:
     """What a run would have for :attr:`RunRecord.identity`."""
-    return {
-        "config": config.hash(limits=False),
-        "data": corpus.sha256,
-        "vocabulary": corpus.vocab.sha256,
-    }
+    hashes = {name: str(fact["sha256"]) for name, fact in facts_of(task).items()}
+    return {"config": config.hash(limits=False), **hashes}
 
 
 def is_new(record: RunRecord) -> bool:
@@ -33,12 +32,12 @@ def is_new(record: RunRecord) -> bool:
     return not record.exists
 
 
-def threads_to_use(record: RunRecord, config: RunConfig, num_words: int) -> int:
+def threads_to_use(record: RunRecord, config: RunConfig, model: nn.Module, rows: int) -> int:
     """The number of threads is part of the arithmetic: a run keeps the one it began with."""
     if not is_new(record):
         return record.threads
     if config.threads is None:
-        return min(torch.get_num_threads(), threads_worthwhile(config, num_words))
+        return min(torch.get_num_threads(), threads_worthwhile(model, rows))
     found = cores()
     if found is not None and config.threads > THREADS_PER_CORE * found:
         raise InvalidValue(
@@ -48,7 +47,7 @@ def threads_to_use(record: RunRecord, config: RunConfig, num_words: int) -> int:
     return config.threads
 
 
-def refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None:
+def refuse_another(record: RunRecord, config: RunConfig, now: Mapping[str, str], data: str) -> None:
     """See that the run in the folder, if there is one, is this one and can be continued."""
     if is_new(record):
         if record.metrics:
@@ -57,19 +56,19 @@ def refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None
                 f"that back, or choose another folder."
             )
         return
-    before, now = record.identity, identity(config, corpus)
+    before = record.identity
     if before["config"] != now["config"]:
         differences = "; ".join(record.config.differences(config))
         raise InvalidValue(
-            f"training: {record.folder} holds a run with other settings: {differences}. Use the "
-            f"same to go on with it, or another folder."
+            f"training: {record.folder} contains a run with other settings: {differences}. Use the "
+            f"same to continue it, or another folder."
         )
-    for name in ("data", "vocabulary"):
-        if before[name] != now[name]:
+    for name in now:
+        if before.get(name) != now[name]:
             raise InvalidValue(
-                f"training: {record.folder} holds a run on other data: its {name} has the sha256 "
-                f"{before[name]}, and that of {corpus.name!r} is {now[name]}. Use the same to go "
-                f"on with it, or another folder."
+                f"training: {record.folder} contains a run on other data: its {name} has the "
+                f"sha256 {before.get(name)}, and that of {data!r} is {now[name]}. Use the same to "
+                f"continue it, or another folder."
             )
     refuse_without_checkpoints(record, config)
 
@@ -101,7 +100,7 @@ def is_complete(record: RunRecord, config: RunConfig) -> bool:
 
 
 def go_back(
-    run: Run, checkpoints: Checkpoints, record: RunRecord, note: Callable[[str], None]
+    state: TrainState, checkpoints: Checkpoints, record: RunRecord, note: Callable[[str], None]
 ) -> None:
     """Put a new run where the newest good checkpoint was made, if there is one."""
     checkpoints.clean_up()
@@ -109,47 +108,47 @@ def go_back(
     if newest is not None:
         for weights in newest.manifest.best:  # the end of the run needs them: refuse now
             checkpoints.best(newest, weights)
-        run.load(newest)
-        _check_metrics(run, record)
+        state.load(newest)
+        _check_metrics(state, record)
         checkpoints.set_aside(newer_than=newest.manifest.number)
 
 
-def _check_metrics(run: Run, record: RunRecord) -> None:
+def _check_metrics(state: TrainState, record: RunRecord) -> None:
     """See that the epochs before the checkpoint are there, which the summary will need."""
-    epochs = len(record.metrics_until(run.offset))
-    if epochs != run.epoch:
+    epochs = len(record.metrics_until(state.offset))
+    if epochs != state.epoch:
         raise InvalidValue(
             f"training: {record.folder / 'metrics.jsonl'} has {epochs} epochs up to where the "
-            f"checkpoint was made, and that was after {run.epoch}. Put the whole file back, or "
+            f"checkpoint was made, and that was after {state.epoch}. Put the whole file back, or "
             f"start anew in another folder."
         )
 
 
-def write_record(record: RunRecord, config: RunConfig, corpus: Corpus, run: Run) -> None:
-    """Begin the record, or bring it to where the run goes on."""
-    now = _surroundings(torch.get_num_threads(), config, corpus)
-    record.write("vocabulary.json", corpus.vocab.to_json())
-    if run.step == 0:
+def write_record(record: RunRecord, config: RunConfig, task: Task, state: TrainState) -> None:
+    """Begin the record, or bring it to where the run continues."""
+    now = _surroundings(torch.get_num_threads(), config, task)
+    for name, content in getattr(task, "files", {}).items():
+        record.write(name, content)
+    if state.step == 0:
         record.write("environment.json", now)
     else:
         before = record.environment
         new = changes(before, now)
         if new:
-            resumed = [*before.get("resumed", []), {"step": run.step, **new}]
+            resumed = [*before.get("resumed", []), {"step": state.step, **new}]
             record.write("environment.json", {**before, "resumed": resumed})
-    record.cut_metrics(run.offset)  # the rest will be written again
+    record.cut_metrics(state.offset)  # the rest will be written again
     record.remove_summary()
     record.make_checkpoints()
     record.write("config.json", config.to_json())  # the last: from now on this is a run
 
 
-def _surroundings(threads: int, config: RunConfig, corpus: Corpus) -> dict[str, Any]:
+def _surroundings(threads: int, config: RunConfig, task: Task) -> dict[str, Any]:
+    observation = getattr(task, "observation", None)
+    known = {} if observation is None else {"observation": observation.to_json()}
     return {
         **environment(threads, config.device),
-        "data": {
-            "name": corpus.name,
-            "sha256": corpus.sha256,
-            "tokens": [len(corpus.train), len(corpus.valid), len(corpus.test)],
-        },
-        "vocabulary": {"sha256": corpus.vocab.sha256, "words": len(corpus.vocab)},
+        "unit": {"name": task.unit.name, "per": task.unit.per},
+        **known,
+        **facts_of(task),
     }

@@ -1,4 +1,4 @@
-"""What the validation perplexities decide: step size, the best epoch, averaging, patience.
+"""What the scores on valid decide: learning rate, the best epoch, averaging, patience.
 
 Plain arithmetic on plain numbers, so that a checkpoint holds all of it.
 """
@@ -16,29 +16,29 @@ Weights = Literal["raw", "averaged"]
 WEIGHTS: tuple[Weights, ...] = get_args(Weights)
 
 
-class Best(NamedTuple):
-    """The epoch of the lowest validation perplexity, counted from 1."""
+class BestEpoch(NamedTuple):
+    """The epoch of the lowest score on valid, counted from 1."""
 
-    perplexity: float
+    nats: float
     epoch: int
 
 
 @dataclass
-class Course:
+class Schedule:
     """The decisions so far.
 
     Attributes:
-        lr: the step size of the next epoch.
+        lr: the learning rate of the next epoch.
         averaging: whether the weights are being averaged.
-        history: the validation perplexity that decides, of every epoch: that of the raw weights or,
-            under ``nt`` once the average has begun, that of the average.
+        history: the score on valid that decides, of every epoch, in nats per target: that of the
+            raw weights or, under ``nt`` once the average has begun, that of the average.
         bests: the best epoch of the raw weights, and that of their average if there is one.
     """
 
     lr: float
     averaging: bool
     history: list[float] = field(default_factory=list)
-    bests: dict[Weights, Best] = field(default_factory=dict)
+    bests: dict[Weights, BestEpoch] = field(default_factory=dict)
 
     @classmethod
     def start(cls, train: TrainConfig) -> Self:
@@ -47,25 +47,28 @@ class Course:
 
     @property
     def best_weights(self) -> Weights:
-        """The weights that count: those with the lower validation perplexity, each at its best."""
-        return min(self.bests, key=lambda weights: self.bests[weights].perplexity, default="raw")
+        """The weights that count: those with the lower score on valid, each at its best epoch.
+
+        This is the only place that decides it; ties go to the raw weights.
+        """
+        return min(self.bests, key=lambda weights: self.bests[weights].nats, default="raw")
 
     def judge(self, train: TrainConfig, raw: float, averaged: float | None) -> list[Weights]:
-        """Take in the validation perplexities after an epoch; return whose lowest they are so far.
+        """Take in the scores on valid after an epoch; return whose lowest they are so far.
 
-        If the one that decides is not below all before it, the step size is divided by
+        If the one that decides is not below all before it, the learning rate is divided by
         ``lr_decay``. Under ``nt`` averaging begins when it is above the lowest of all but the last
         ``nt_window`` epochs.
 
         >>> train = TrainConfig(averaging="nt", nt_window=2)
-        >>> course = Course.start(train)
-        >>> [course.judge(train, ppl, None) for ppl in (90.0, 80.0, 85.0, 82.0)]
+        >>> schedule = Schedule.start(train)
+        >>> [schedule.judge(train, nats, None) for nats in (9.0, 8.0, 8.5, 8.2)]
         [['raw'], ['raw'], [], []]
-        >>> course.lr, course.averaging          # 82 is below 90, all there was two epochs before
+        >>> schedule.lr, schedule.averaging      # 8.2 is below 9, all there was two epochs before
         (20.833333333333336, False)
-        >>> course.judge(train, 83.0, None), course.averaging  # 83 is above 80
+        >>> schedule.judge(train, 8.3, None), schedule.averaging  # 8.3 is above 8
         ([], True)
-        >>> course.judge(train, 84.0, 79.0), course.best_weights
+        >>> schedule.judge(train, 8.4, 7.9), schedule.best_weights
         (['averaged'], 'averaged')
         """
         values: dict[Weights, float | None] = {"raw": raw, "averaged": averaged}
@@ -80,11 +83,11 @@ class Course:
         return improved
 
     def _note(self, weights: Weights, value: float | None) -> bool:
-        """Keep a perplexity that is the lowest of these weights so far; return whether it is."""
-        lowest = self.bests[weights].perplexity if weights in self.bests else math.inf
+        """Keep a score that is the lowest of these weights so far; return whether it is."""
+        lowest = self.bests[weights].nats if weights in self.bests else math.inf
         if value is None or not value < lowest:  # NaN is not
             return False
-        self.bests[weights] = Best(value, len(self.history) + 1)
+        self.bests[weights] = BestEpoch(value, len(self.history) + 1)
         return True
 
     def out_of_patience(self, train: TrainConfig) -> bool:
@@ -98,14 +101,24 @@ class Course:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Back from plain types, of noisin 0.1 too, which kept the best of one kind of weights."""
+        """Back from plain types."""
         state = dict(state)
-        if "best_epoch" in state:
-            old = Best(state.pop("best"), state.pop("best_epoch"))
-            weights = state.pop("best_weights")
-            state["bests"] = {weights: old} if old.epoch else {}
-        bests = {weights: Best(*best) for weights, best in state.pop("bests").items()}
+        bests = {weights: BestEpoch(*best) for weights, best in state.pop("bests").items()}
         return cls(**state, bests=bests)
+
+
+def in_nats(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state dict of an older version, which was in perplexities, in nats.
+
+    That of noisin 0.1 had the best epoch of one kind of weights only.
+    """
+    state = dict(state)
+    if "best_epoch" in state:
+        old = state.pop("best"), state.pop("best_epoch")
+        weights = state.pop("best_weights")
+        state["bests"] = {weights: old} if old[1] else {}
+    bests = {kind: [math.log(value), epoch] for kind, (value, epoch) in state["bests"].items()}
+    return state | {"bests": bests, "history": [math.log(value) for value in state["history"]]}
 
 
 def noise_share(schedule: ScheduleConfig, epoch: int) -> float:

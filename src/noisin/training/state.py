@@ -1,4 +1,4 @@
-"""The state of a run: all that changes while it goes on, and so all that a checkpoint holds."""
+"""The state of a run: everything that changes while it trains, and so all that is saved."""
 
 from __future__ import annotations
 
@@ -6,94 +6,96 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from noisin.data import Window
+from noisin._util import states
+from noisin.data import Batch
 from noisin.errors import Unsupported
-from noisin.models import detach
+from noisin.models import Loss, Trainable
 from noisin.recurrent.injection import as_training
 from noisin.training.averaging import Average
-from noisin.training.build import build_model, build_optimizer
 from noisin.training.checkpoint import Checkpoint, Weights
-from noisin.training.config import RunConfig
+from noisin.training.config import TrainConfig
 from noisin.training.contents import Pattern
-from noisin.training.predictors import Score
+from noisin.training.optim import build_optimizer
 from noisin.training.runtime.device import random_state, rewind
-from noisin.training.schedule import Course
+from noisin.training.schedule import Schedule
 from noisin.training.schedule import Weights as Kind
 
 
-class Run:
+class TrainState:
     """A run at one moment.
 
     Attributes:
         model, parameters, optimizer: at work; weights that are tied count once.
         average: the average of the weights, or None while there is none.
-        course: what validation has decided so far.
-        carried: the state of the RNN at the end of the last window, or None at an epoch's start.
+        schedule: what the scores on valid have decided so far.
+        carried: the model's state at the end of the last batch, or None at an epoch's start.
         epoch: epochs that are over.
-        row: rows of the columns that are done in this one.
-        step, tokens: steps taken and words learnt from, over all epochs.
-        sums: of the nll and the penalty over the ``scored`` words of this epoch, in nats.
+        stop: where this epoch stands: the ``stop`` of its last batch.
+        step, tokens: steps taken and targets learnt from, over all epochs.
+        sums: of the nats and of each term over the ``scored`` targets of this epoch.
         seconds: of work in earlier sessions.
         cut: whether the last epoch was cut short by a limit on tokens or minutes.
         offset: the end of ``metrics.jsonl``.
         best: the numbers of the checkpoints with the best raw weights and the best average.
     """
 
-    def __init__(self, config: RunConfig, num_words: int, device: torch.device) -> None:
-        self.config = config
+    def __init__(self, model: nn.Module, train: TrainConfig, device: torch.device) -> None:
+        assert isinstance(model, Trainable)
+        self.model: Any = model.to(device)
         self.device = device
-        self.model = build_model(config, num_words).to(device)
-        self.parameters = list(self.model.parameters())
-        self.optimizer = build_optimizer(config.train, self.model)
-        self.course = Course.start(config.train)
+        self.parameters = list(model.parameters())
+        self.optimizer = build_optimizer(train, model)
+        self.schedule = Schedule.start(train)
         self.average: Average | None = None
         self.carried: Any = None
-        self.epoch = self.row = self.step = self.tokens = self.scored = self.offset = 0
+        self.epoch = self.stop = self.step = self.tokens = self.scored = self.offset = 0
         self.best: Mapping[Kind, int] = {}
-        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
+        self.sums: dict[str, Tensor] = {}
         self.seconds = 0.0
         self.cut = False
+        self.next_sums()
         self.average_if_due()
 
     @property
-    def perplexity(self) -> float:
-        """Of the training words of this epoch so far, with noise and dropout on."""
-        return Score(float(self.sums[0]) / max(1, self.scored), self.scored).perplexity
-
-    @property
-    def penalty(self) -> float:
-        """The mean penalty of this epoch so far, in nats a word."""
-        return float(self.sums[1]) / max(1, self.scored)
+    def means(self) -> dict[str, float]:
+        """Nats and terms per target of this epoch so far, with noise and dropout on."""
+        return {name: float(total) / max(1, self.scored) for name, total in self.sums.items()}
 
     def average_if_due(self) -> None:
-        """Begin the average, once the course says so."""
-        if self.course.averaging and self.average is None:
+        """Begin the average, once the schedule says so."""
+        if self.schedule.averaging and self.average is None:
             self.average = Average(self.parameters)
 
     @property
     def position(self) -> tuple[int, int]:
-        """Where in the text the run is."""
-        return self.epoch, self.row
+        """Where in the data the run is."""
+        return self.epoch, self.stop
 
-    def count(self, losses: Tensor, tokens: int) -> None:
-        """Take the mean losses of a window into the sums, without waiting for their values."""
-        self.sums.add_(losses, alpha=tokens)
-        self.scored += tokens
+    def next_sums(self) -> None:
+        """Begin to sum anew."""
+        self.sums = {"nats": torch.zeros((), dtype=torch.float64, device=self.device)}
 
-    def advance(self, window: Window) -> None:
-        """A window is done."""
-        self.row = window.stop
+    def count(self, means: Mapping[str, Tensor], targets: int) -> None:
+        """Add the means of a batch to the sums, without waiting for their values."""
+        for name, mean in means.items():
+            self.sums.setdefault(name, torch.zeros_like(self.sums["nats"]))
+            self.sums[name].add_(mean, alpha=targets)
+        self.scored += targets
+
+    def advance(self, batch: Batch, targets: int) -> None:
+        """A batch is done."""
+        self.stop = batch.stop
         self.step += 1
-        self.tokens += window.target.numel()
+        self.tokens += targets
 
     def next_epoch(self) -> None:
-        """An epoch is done: the next one starts from the beginning of the text and a zero state."""
+        """An epoch is done: the next one starts at the beginning of the data, from zero states."""
         self.epoch += 1
-        self.row = self.scored = 0
+        self.stop = self.scored = 0
         self.carried = None
-        self.sums.zero_()
+        self.next_sums()
         self.average_if_due()
 
     # To and from a checkpoint
@@ -117,20 +119,20 @@ class Run:
         return {
             **counters,
             "seconds": seconds,
-            "sums": self.sums,
-            "carried": detach(carried),
+            "sums": dict(self.sums),
+            "carried": states.detach(carried),
             "optimizer": self.optimizer.state_dict(),
             "average": 0 if self.average is None else self.average.count,
-            "course": self.course.state_dict(),
+            "schedule": self.schedule.state_dict(),
             "generators": random_state(self.device),
         }
 
-    def pattern(self) -> Pattern:
-        """What a checkpoint of this run must be like."""
-        columns = self.config.train.batch_size * self.config.train.K
-        x = torch.zeros(1, columns, dtype=torch.int64, device=self.device)
-        with torch.no_grad(), as_training(self.model, on=False):
-            _, carried = self.model.encode(x)
+    def pattern(self, batch: Batch, K: int) -> Pattern:
+        """What a checkpoint of this run must be like, given a batch of it."""
+        carried = None
+        if batch.carries:
+            with torch.no_grad(), as_training(self.model, on=False):
+                _, carried = self.model.log_prob(batch.first_step().repeat(K).to(self.device))
         return Pattern(self.weights(), self.optimizer.state_dict(), carried)
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -138,20 +140,28 @@ class Run:
         state = checkpoint.state
         load_weights(self.weights(), checkpoint.weights)
         self.optimizer.load_state_dict(state["optimizer"])
-        self.course = Course.from_state_dict(state["course"])
-        self.average = Average(self.parameters) if self.course.averaging else None
-        if self.average is not None and checkpoint.average is not None:
-            means = [checkpoint.average[name] for name in self.weights()]
+        self.schedule = Schedule.from_state_dict(state["schedule"])
+        self.average = Average(self.parameters) if self.schedule.averaging else None
+        if self.average is not None:
+            average = checkpoint.average or {}
+            means = [average[name] for name in self.weights()] if state["average"] else []
             self.average.load_state_dict({"count": state["average"], "means": means})
-        self.carried = _to_device(state["carried"], self.device)
-        self.sums = state["sums"].to(self.device)
+        self.carried = states.to(state["carried"], self.device)
+        self.sums = {name: total.to(self.device) for name, total in state["sums"].items()}
         for name in (*_COUNTERS, "seconds"):
             setattr(self, name, state[name])
         self.best = checkpoint.manifest.best
         rewind(state["generators"], self.device)
 
 
-_COUNTERS = ("epoch", "row", "step", "tokens", "scored", "offset", "cut")
+_COUNTERS = ("epoch", "stop", "step", "tokens", "scored", "offset", "cut")
+
+
+def means_of(loss: Loss) -> dict[str, Tensor]:
+    """The nats and the terms of a batch, per target, without their history."""
+    return {"nats": loss.mean.detach().double()} | {
+        name: term.detach().double() for name, term in loss.terms.items()
+    }
 
 
 def load_weights(weights: Weights, saved: Weights) -> None:
@@ -161,15 +171,9 @@ def load_weights(weights: Weights, saved: Weights) -> None:
     if shapes != found:
         odd = sorted(shapes.items() ^ found.items())
         raise Unsupported(
-            f"training: the checkpoint holds other weights than the model ({odd[0][0]} first). "
+            f"training: the checkpoint has other weights than the model ({odd[0][0]} first). "
             f"It was made by another version of noisin: use that one."
         )
     with torch.no_grad():
         for name, tensor in weights.items():
             tensor.copy_(saved[name])
-
-
-def _to_device(state: Any, device: torch.device) -> Any:
-    if isinstance(state, Tensor):
-        return state.to(device)
-    return None if state is None else tuple(_to_device(part, device) for part in state)

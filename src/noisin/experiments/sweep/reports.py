@@ -9,6 +9,7 @@ from typing import Any
 import optuna
 
 from noisin.experiments.sweep.definition import Run
+from noisin.tasks.unit import Unit
 from noisin.training.record import RunRecord
 from noisin.training.runtime.progress import Status
 
@@ -50,11 +51,15 @@ class Reports:
         self.look()
         self.tell(
             self._mine
-            | {"epoch": status.epoch, "done": status.done, "perplexity": status.perplexity}
+            | {
+                "epoch": status.epoch,
+                "done": status.done,
+                "perplexity": status.unit.value(status.nats),
+            }
             | {"left": None if status.seconds_left == float("inf") else status.seconds_left}
         )
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
+    def epoch(self, metrics: Mapping[str, Any], _: Unit) -> None:
         """An epoch is over: go on, or end here."""
         self.tell({"run": self.run.name, "finished": metrics["epoch"]})
         self.look()
@@ -76,7 +81,7 @@ class Reports:
         if self.trial is None:
             return
         measured = (metrics["valid"], metrics["valid_averaged"])
-        value = min((value for value in measured if value is not None), default=None)
+        value = min((score["nats"] for score in measured if score is not None), default=None)
         known = self.trial.study.get_trials(deepcopy=False)[self.trial.number].intermediate_values
         if metrics["epoch"] in known:
             return

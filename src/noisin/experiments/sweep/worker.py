@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 import traceback
-from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import optuna
 
-from noisin import data
 from noisin._util.lock import Busy
-from noisin.data import Corpus
 from noisin.errors import NoisinError
 from noisin.experiments.sweep import ledger
 from noisin.experiments.sweep.definition import Run, Sweep, Task
@@ -26,7 +23,7 @@ from noisin.training.record import RunRecord
 from noisin.training.runtime.signals import Flag, Interrupted
 
 if TYPE_CHECKING:
-    from noisin.training import Trainer
+    pass
 
 PAUSE = 0.5  # seconds between two looks for work, while others do what is left
 ASIDE = 30.0  # seconds to leave a task alone that a process of another sweep is at
@@ -139,7 +136,7 @@ class Worker:
 
     def _fit(self, run: Run, folder: Path, trial: optuna.Trial, first: bool) -> None:
         """Train, and write down how it ended if it did not by itself."""
-        from noisin.training import Trainer
+        from noisin.training import run as train
         from noisin.training.runtime.divergence import Diverged
 
         def ended(state: Any, message: object) -> None:
@@ -148,8 +145,7 @@ class Worker:
         try:
             judged = trial if first and self.sweep.pruning is not None else None
             reports = Reports(run, RunRecord(folder), judged, self.tell, self.stop_if_told)
-            text = _corpus(run.config.data.name, run.config.data.folder)
-            self._stoppable(Trainer(run.config, folder, reports), text)
+            train(run.config, folder, progress=reports)
         except Diverged as error:
             ended("diverged", error)
         except optuna.TrialPruned as error:
@@ -161,15 +157,6 @@ class Worker:
             if not isinstance(error, NoisinError):
                 traceback.print_exc()
             ended("failed", str(error) or type(error).__name__)
-
-    def _stoppable(self, trainer: Trainer, text: Corpus) -> None:
-        """Train. A signal that came when the trainer looked no more is for us."""
-        try:
-            trainer.fit(text)
-        finally:
-            seen: Flag | None = getattr(trainer, "flag", None)
-            if seen is not None and seen.signum is not None:
-                self.flag.signum = seen.signum
 
     def _folder(self, run: Run) -> Path:
         """Where the run is, in whichever sweep of the folder, or where it is to be."""
@@ -184,8 +171,3 @@ class Worker:
         """Raise what makes the trainer save, if a signal came that it has not seen."""
         if self.flag.signum is not None:
             raise Interrupted(self.flag.signum, "stopped.")
-
-
-@cache
-def _corpus(name: str, folder: str | None) -> Corpus:
-    return data.load(name, folder)

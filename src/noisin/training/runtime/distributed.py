@@ -15,9 +15,8 @@ import hashlib
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,7 +24,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
-from noisin.data import Window
+from noisin._util import states
+from noisin.data import Batch
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise.sampling import Shard, set_shard
 from noisin.training.runtime.workers import Workers
@@ -85,22 +85,28 @@ class Processes(Workers):
         self.device = device
         self._shard = Shard(0, 0, 0)
 
-    def split(self, model: nn.Module, batch_size: int) -> None:
-        """Tell the model which columns of the batch are this process's."""
-        size, rest = divmod(batch_size, self.count)
-        if rest or not size:
+    def split(self, model: nn.Module, batch: Batch) -> None:
+        """Tell the model which columns of a batch are this process's."""
+        total = batch.x.shape[1]
+        start, stop = (total * rank // self.count for rank in (self.rank, self.rank + 1))
+        uneven = total % self.count != 0 and batch.carries  # states are gathered by column
+        if uneven or start == stop:
             raise InvalidValue(
-                f"training: a batch of {batch_size} columns cannot be split evenly among "
-                f"{self.count} processes. Choose a train.batch_size that is a multiple of "
-                f"{self.count}."
+                f"training: a batch of {total} columns cannot be split evenly among {self.count} "
+                f"processes. Choose a train.batch_size that is a multiple of {self.count}."
             )
-        self._shard = Shard(self.rank * size, size, batch_size)
+        self._shard = Shard(start, stop - start, total)
         set_shard(model, self._shard)
 
-    def share(self, window: Window) -> Window:
-        """The columns of a window that are this process's."""
-        own = slice(self._shard.start, self._shard.start + self._shard.size)
-        return replace(window, x=window.x[:, own], target=window.target[:, own])
+    def share(self, model: nn.Module, batch: Batch) -> Batch:
+        """The columns of a batch that are this process's; the model is told which."""
+        if batch.x.shape[1] != self._shard.total:
+            self.split(model, batch)
+        return batch.columns(slice(self._shard.start, self._shard.start + self._shard.size))
+
+    def weight(self, own: int, total: int) -> float:
+        """The weight of this process's mean over ``own`` targets in the mean over all."""
+        return own * self.count / total
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         """Replace tensors by their mean over the processes."""
@@ -120,7 +126,7 @@ class Processes(Workers):
             columns = [_by_column(part, self._shard.size) for part in parts]
             return torch.cat(columns, dim=2).flatten(1, 2)
 
-        return _map(gathered, carried)
+        return states.map_tensors(gathered, carried)
 
     def scatter(self, carried: Any) -> Any:
         """This process's part of the carried state of all columns."""
@@ -129,7 +135,7 @@ class Processes(Workers):
             columns = _by_column(state, self._shard.total)
             return columns.narrow(2, self._shard.start, self._shard.size).flatten(1, 2)
 
-        return _map(own, carried)
+        return states.map_tensors(own, carried)
 
     def agree(self, wish: int) -> int:
         """The largest wish of any process."""
@@ -167,12 +173,6 @@ class Processes(Workers):
 def _by_column(state: Tensor, columns: int) -> Tensor:
     """``(layers, K · columns, H)`` as ``(layers, K, columns, H)``."""
     return state.view(len(state), -1, columns, state.shape[-1])
-
-
-def _map(function: Callable[[Tensor], Tensor], state: Any) -> Any:
-    if isinstance(state, tuple | list):
-        return tuple(_map(function, part) for part in state)
-    return None if state is None else function(state)
 
 
 @contextmanager

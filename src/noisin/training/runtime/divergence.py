@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from noisin.errors import NoisinError
-from noisin.training.build import build_noise
-from noisin.training.config import RunConfig
+from noisin.noise import Noise
+from noisin.training.config import TrainConfig
 
 
 class Diverged(NoisinError, ArithmeticError):
@@ -69,11 +69,9 @@ def _first_layer(model: nn.Module, forward: Callable[[], Any]) -> str | None:
     return found[0] if found else None
 
 
-def advice(config: RunConfig, epoch: int) -> str:
+def advice(train: TrainConfig, noise: Noise | None) -> str:
     """What to try, with the present values."""
-    train = config.train
     clip = f"{train.clip:g}" if train.clip else "none"
-    noise = build_noise(config.noise, epoch)
     less_noise = "" if noise is None else f", or less noise (now {noise})"
     return f"Try a smaller train.lr (now {train.lr:g}) or train.clip (now {clip}){less_noise}."
 

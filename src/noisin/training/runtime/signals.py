@@ -6,13 +6,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 CAUGHT = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was asked to stop. It has saved, and goes on when it is started again.
+    """A run was asked to stop. It has saved, and continues when it is started again.
 
     As a KeyboardInterrupt it passes by every ``except Exception``.
 
@@ -26,9 +27,23 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Flag:
-    """The signal that was caught, or None."""
+    """The signal that was caught, or None.
 
-    signum: int | None = None
+    Args:
+        outer: the flag of the code around, which hears of the signal when this one is done.
+    """
+
+    def __init__(self, outer: Flag | None = None) -> None:
+        self.signum: int | None = None
+        self.outer = outer
+
+    def done(self) -> None:
+        """Pass a signal on: one that came after the last look here is for the code around."""
+        if self.outer is not None and self.signum is not None:
+            self.outer.signum = self.signum
+
+
+_innermost: ContextVar[Flag | None] = ContextVar("noisin_signal_flag", default=None)
 
 
 @contextmanager
@@ -38,7 +53,7 @@ def caught() -> Iterator[Flag]:
     What the system was told to ignore stays ignored (``nohup``, shells that start a job in the
     background), and outside the main thread, where Python has no signals, nothing is caught.
     """
-    flag = Flag()
+    flag = Flag(_innermost.get())
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
@@ -58,7 +73,10 @@ def caught() -> Iterator[Flag]:
 
     for number in before:
         signal.signal(number, note)
+    token = _innermost.set(flag)
     try:
         yield flag
     finally:
+        _innermost.reset(token)
         restore()
+        flag.done()

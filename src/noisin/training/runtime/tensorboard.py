@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from noisin.errors import InvalidValue
+from noisin.tasks.unit import Unit
 
 
 class Board:
@@ -17,11 +18,13 @@ class Board:
     Args:
         folder: of the run.
         wanted: without it nothing is written, and tensorboard need not be installed.
+        unit: what scores are shown in.
         epochs: that are over already; what an earlier session wrote beyond them is hidden.
     """
 
-    def __init__(self, folder: Path, wanted: bool, epochs: int) -> None:
+    def __init__(self, folder: Path, wanted: bool, epochs: int, unit: Unit) -> None:
         self._writer: Any = None
+        self._unit = unit
         if not wanted:
             return
         if find_spec("tensorboard") is None:
@@ -51,6 +54,8 @@ class Board:
         if self._writer is None:
             return
         for name, value in metrics.items():
+            if isinstance(value, Mapping) and "nats" in value:
+                value = self._unit.value(value["nats"])
             if isinstance(value, float):
                 self._writer.add_scalar(name, value, metrics["epoch"])
         self._writer.flush()

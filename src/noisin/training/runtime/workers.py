@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from noisin.data import Window
+from noisin.data import Batch
 
 
 class Workers:
@@ -22,12 +22,16 @@ class Workers:
     main = True
     count = 1
 
-    def split(self, model: nn.Module, batch_size: int) -> None:
-        """Tell the model which columns of the batch are this process's."""
+    def split(self, model: nn.Module, batch: Batch) -> None:
+        """Tell the model which columns of a batch are this process's."""
 
-    def share(self, window: Window) -> Window:
-        """The columns of a window that are this process's."""
-        return window
+    def share(self, model: nn.Module, batch: Batch) -> Batch:
+        """The columns of a batch that are this process's; the model is told which."""
+        return batch
+
+    def weight(self, own: int, total: int) -> float:
+        """The weight of this process's mean over ``own`` targets in the mean over all."""
+        return 1.0
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         """Replace tensors by their mean over the processes: gradients, and means of losses."""

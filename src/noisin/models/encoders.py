@@ -1,0 +1,68 @@
+"""Encoders: from what a batch holds to what the first layer reads, ``(T, N, F)``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from noisin._util import checks
+from noisin.errors import InvalidValue
+
+
+class Words(nn.Embedding):
+    """An embedding of word ids ``(T, N)``, which checks them.
+
+    >>> Words(10, 4)(torch.tensor([[1], [2]])).shape
+    torch.Size([2, 1, 4])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The vectors of words."""
+        self._check(input)
+        return super().forward(input)
+
+    def _check(self, x: Tensor) -> None:
+        checks.require_tensors("LanguageModel", x=x)
+        if x.dim() != 2 or x.numel() == 0 or x.dtype not in (torch.int64, torch.int32):
+            raise InvalidValue(
+                f"LanguageModel: expected word ids x, a non-empty integer tensor (T, N), got "
+                f"{tuple(x.shape)} of {x.dtype}. Time comes first; for one sequence use "
+                f"x.unsqueeze(1)."
+            )
+        if x.device.type == "cpu" and checks.values_known(x):
+            low, high = (int(value) for value in x.aminmax())
+            if low < 0 or high >= self.num_embeddings:
+                raise InvalidValue(
+                    f"LanguageModel: word ids must lie in 0 ... {self.num_embeddings - 1}, got "
+                    f"{low} ... {high}. Encode the text with the vocabulary that the model was "
+                    f"made for."
+                )
+
+
+class Values(nn.Module):
+    """Values ``(T, N, size)`` as they are, in the floating-point dtype of the model.
+
+    >>> Values(3)(torch.ones(5, 2, 3, dtype=torch.uint8)).dtype
+    torch.float32
+    """
+
+    _like: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.register_buffer("_like", torch.empty(()), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The values."""
+        checks.require_numbers("Values", x=x)
+        if x.dim() != 3 or x.shape[-1] != self.size or x.numel() == 0:
+            raise InvalidValue(
+                f"Values: expected a non-empty tensor (T, N, {self.size}), got {tuple(x.shape)}. "
+                f"Time comes first."
+            )
+        return x.to(self._like.dtype)
+
+    def extra_repr(self) -> str:
+        """The number of values per step."""
+        return str(self.size)

@@ -1,0 +1,89 @@
+"""Text: predict the next word of a stream, read in columns with the state carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from noisin import data
+from noisin.data import Batch, Corpus, Windows
+from noisin.tasks.base import Observation, Split
+from noisin.tasks.unit import PERPLEXITY
+
+if TYPE_CHECKING:
+    from noisin.training.config import RunConfig
+
+EVAL_ROWS = 70  # rows to score at a time, which does not change the score
+
+
+class Text:
+    """The words of a corpus, in windows of truncated backpropagation.
+
+    Args:
+        corpus: the text, such as ``noisin.data.load("ptb")``.
+        batch_size: columns of the training text, read side by side.
+        bptt: rows of a window.
+        variable_length: windows of random length around ``bptt``.
+        eval_batch_size: columns in evaluation.
+        clean_tokens: how much of the training text to score without noise after every epoch.
+        seed: of the lengths.
+    """
+
+    unit = PERPLEXITY
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        batch_size: int = 80,
+        bptt: int = 35,
+        variable_length: bool = False,
+        eval_batch_size: int = 10,
+        clean_tokens: int = 100_000,
+        seed: int = 1111,
+    ) -> None:
+        self.corpus = corpus
+        self.name = corpus.name
+        self.observation = Observation("categorical", len(corpus.vocab))
+        self._train = Windows(corpus.train, batch_size, bptt, variable=variable_length, seed=seed)
+        texts: dict[Split, Any] = {"valid": corpus.valid, "test": corpus.test}
+        if clean_tokens:
+            texts["train_clean"] = corpus.train[: clean_tokens + 1]
+        self._scored = {
+            split: Windows(ids, eval_batch_size, EVAL_ROWS) for split, ids in texts.items()
+        }
+        self.splits: tuple[Split, ...] = ("train", *self._scored)
+        self.extent = self._train.rows
+
+    @classmethod
+    def from_config(cls, config: RunConfig) -> Self:
+        """The task of a config."""
+        train = config.train
+        return cls(
+            data.load(config.data.name, config.data.folder),
+            batch_size=train.batch_size,
+            bptt=train.bptt,
+            variable_length=train.variable_length,
+            eval_batch_size=train.eval_batch_size,
+            clean_tokens=train.clean_tokens,
+            seed=config.seed,
+        )
+
+    def batches(self, split: Split, *, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
+        """The windows of an epoch, or all of a text to score."""
+        return self._train.epoch(epoch, start) if split == "train" else self._scored[split].epoch(0)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What identifies the text and its words."""
+        text = self.corpus
+        sizes = [len(text.train), len(text.valid), len(text.test)]
+        return {
+            "data": {"name": text.name, "sha256": text.sha256, "tokens": sizes},
+            "vocabulary": {"sha256": text.vocab.sha256, "words": len(text.vocab)},
+        }
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """What a trained model needs besides its weights: the words."""
+        return {"vocabulary.json": self.corpus.vocab.to_json()}
