@@ -29,7 +29,7 @@ ROOM = 4 * 2**30  # bytes beside what the process has: large sizes are refused, 
 
 # Public, and without arguments of a user's choice.
 NOT_CALLED = {
-    *("Estimate", "Risk", "Regularizer", "Unbiasedness", "Facts", "Window"),  # results
+    *("Estimate", "Risk", "Regularizer", "Unbiasedness", "Facts", "Batch"),  # results
     *("Corpus", "Batch"),  # plain values, checked where they are used
     *("Plan", "autocasts", "chosen", "kernel_for", "run"),  # of kernels, which modules call
     "Interrupted",  # an error

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from noisin import data, models, training
-from noisin.data import Vocabulary, Windows
+from noisin.data import Batch, Vocabulary, Windows
 from noisin.errors import Unavailable
 from noisin.models import Dropouts, LanguageModel
 from noisin.recurrent import kernels
@@ -94,6 +94,10 @@ def _called(method: str, **settings: Any) -> Callable[..., Any]:
     return lambda **a: getattr(model(**settings), method)(**a)
 
 
+def _scored(method: str) -> Callable[..., Any]:
+    return lambda x, target, state: getattr(model(), method)(Batch(x, target), state)
+
+
 def _models() -> list[Call]:
     text = {"x": ids, "state": state}
     aimed = {**text, "target": ids}
@@ -122,8 +126,8 @@ def _models() -> list[Call]:
             "LanguageModel with dropout", _called("forward", dropout=Dropouts(recurrent=0.1)), text
         ),
         Call("LanguageModel.encode", _called("encode"), text),
-        Call("LanguageModel.nll", _called("nll"), aimed),
-        Call("LanguageModel.loss", _called("loss"), aimed),
+        Call("LanguageModel.log_prob", _scored("log_prob"), aimed),
+        Call("LanguageModel.loss", _scored("loss"), aimed),
         Call("detach", models.detach, {"state": state}),
         Call(
             "Dropouts",

@@ -13,6 +13,7 @@ from noisin.data import Windows
 from noisin.experiments import presets
 from noisin.experiments.paper import recipes, results
 from noisin.models import PRESETS
+from noisin.tasks import Observation
 from noisin.training import RunConfig, Trainer
 from noisin.training.build import build_model, build_noise
 from tests.training import toy
@@ -112,12 +113,12 @@ def test_every_recipe_is_built_and_takes_a_step(name: str) -> None:
     """At toy size, with its own dropout, noise, step and clip; the loss is that of guessing."""
     config = recipes.config(name)
     config = config.model_copy(update={"model": config.model.model_copy(update=TOY)})
-    model = build_model(config, len(CORPUS.vocab))
+    model = build_model(config, Observation("categorical", len(CORPUS.vocab)))
     optimizer = torch.optim.SGD(model.parameters(), lr=config.train.lr)
     windows = Windows(CORPUS.train, 4, 10)
     before = [p.detach().clone() for p in model.parameters()]
     window = next(iter(windows.epoch(0)))
-    loss, _ = model.loss(window.x, window.target)
+    loss = model.loss(window).mean
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip)
     optimizer.step()
@@ -125,8 +126,8 @@ def test_every_recipe_is_built_and_takes_a_step(name: str) -> None:
     for old, new in zip(before, model.parameters(), strict=True):
         assert new.isfinite().all()
         assert not torch.equal(old, new)
-    other, _ = model.loss(window.x, window.target)
-    again, _ = model.loss(window.x, window.target)
+    other = model.loss(window).mean
+    again = model.loss(window).mean
     random = config.noise is not None or any(rates(config))
     assert torch.equal(other, again) != random
 
@@ -155,5 +156,5 @@ def test_parameters_at_true_size(corpus: str, size: str, words: int, parameters:
     for name in recipes.RECIPES:
         if name.startswith(f"{corpus}-{size}"):
             with torch.device("meta"):
-                model = build_model(recipes.config(name), words)
+                model = build_model(recipes.config(name), Observation("categorical", words))
             assert sum(p.numel() for p in model.parameters()) == parameters, name

@@ -14,6 +14,7 @@ from torch.testing import assert_close
 
 import noisin
 from noisin import likelihoods, models, noise, objective
+from noisin.data import Batch
 from noisin.errors import InvalidType, InvalidValue, NoisinError
 from noisin.models import CELLS, PRESETS, Dropouts, LanguageModel
 
@@ -67,8 +68,8 @@ def test_without_noise_it_is_torchs_parts(cell: str, tied: bool) -> None:
     assert_close(found, s)
     assert_close(flat(found_state), flat(state))
     nll = F.cross_entropy(s.flatten(0, 1), target.flatten(), reduction="none").view(T, N)
-    assert_close(ours.nll(x, target)[0], nll)
-    assert_close(ours.loss(x, target)[0], nll.mean())
+    assert_close(-ours.log_prob(Batch(x, target))[0], nll)
+    assert_close(ours.loss(Batch(x, target)).mean, nll.mean())
 
 
 def test_without_noise_a_stack_is_torchs_stack() -> None:
@@ -172,11 +173,12 @@ def test_bernoulli_noise_on_the_last_layer_is_output_dropout() -> None:
     results = []
     for lm in (noisy, dropped):
         torch.manual_seed(3)
-        loss, state = lm.loss(x, target)
+        found = lm.loss(Batch(x, target))
+        loss, state = found.mean, found.state
         loss.backward()
         results.append((loss, flat(state), [p.grad for p in lm.parameters()]))
     assert_close(results[0], results[1], rtol=0, atol=0)
-    assert not torch.equal(results[0][0], noisy.eval().loss(x, target)[0])
+    assert not torch.equal(results[0][0], noisy.eval().loss(Batch(x, target)).mean)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -249,7 +251,7 @@ def test_the_objective_and_the_ensembles_take_it() -> None:
     assert ensemble.arithmetic(target).shape == (T, N)
     noisin.set_noise(lm, noise.Gaussian(0.0))
     silent = objective.estimate(lm, objective.Batch(x, target), K=2)
-    assert_close(silent.bound, -lm.nll(x, target)[0].sum())
+    assert_close(silent.bound, lm.log_prob(Batch(x, target))[0].sum())
 
 
 # Randomness
@@ -263,7 +265,7 @@ def test_a_generator_is_the_only_source(dropout: Dropouts) -> None:
     def run(seed: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
         lm = model(noise=noise.Gaussian(0.5), dropout=dropout, generator=generator)
-        return lm.state_dict(), lm.loss(x, target)[0]
+        return lm.state_dict(), lm.loss(Batch(x, target)).mean
 
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -279,7 +281,7 @@ def test_the_global_seed_decides_without_a_generator() -> None:
     for _ in range(2):
         torch.manual_seed(4)
         lm = model(noise=noise.Gaussian(0.5), dropout=DROPOUT)
-        losses.append(lm.loss(*text())[0])
+        losses.append(lm.loss(Batch(*text())).mean)
     assert torch.equal(losses[0], losses[1])
 
 
@@ -288,7 +290,7 @@ def test_the_global_seed_decides_without_a_generator() -> None:
 
 def test_gradients_flow_to_every_parameter() -> None:
     lm = model(tied=False, noise=noise.Gaussian(0.5), dropout=DROPOUT)
-    lm.loss(*text())[0].backward()
+    lm.loss(Batch(*text())).mean.backward()
     assert all(p.grad is not None and p.grad.any() for p in lm.parameters())
 
 
@@ -301,8 +303,8 @@ def test_half_precision(dropout: Dropouts) -> None:
     for half in (False, True):
         torch.manual_seed(1)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
-            _, state = lm.loss(x, target)
-            losses.append(lm.loss(x, target, models.detach(state))[0])
+            state = lm.loss(Batch(x, target)).state
+            losses.append(lm.loss(Batch(x, target), models.detach(state)).mean)
     assert losses[0] != losses[1]
     assert_close(losses[0], losses[1], rtol=0, atol=0.02)
 
@@ -345,11 +347,11 @@ def test_a_literal_gru_has_no_recurrent_dropout() -> None:
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (torch.zeros(3, dtype=torch.int64), r"an integer tensor \(T, N\) .* got \(3,\)"),
+        (torch.zeros(3, dtype=torch.int64), r"non-empty integer tensor \(T, N\), got \(3,\)"),
         (torch.zeros(3, 2), "got .* of torch.float32"),
         (torch.full((3, 2), WORDS), rf"must lie in 0 ... {WORDS - 1}, got {WORDS} ... {WORDS}"),
         (torch.full((3, 2), -1), "got -1 ... -1"),
-        (torch.zeros(0, 2, dtype=torch.int64), "not empty, got"),
+        (torch.zeros(0, 2, dtype=torch.int64), "non-empty integer tensor"),
     ],
 )
 def test_bad_words(x: torch.Tensor, message: str) -> None:

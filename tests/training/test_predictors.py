@@ -13,19 +13,37 @@ from torch.nn import functional as F
 
 import noisin
 from noisin import noise, objective
+from noisin.data import Windows
 from noisin.errors import InvalidValue, NoisinError
 from noisin.models import Dropouts, LanguageModel
-from noisin.training import predictors
-from noisin.training.predictors import Score
+from noisin.tasks import PERPLEXITY, Score
+from noisin.training.predictors import Arithmetic, Clean, Geometric, Marginal, evaluate
 from tests import stats
 
 WORDS = 7
 IDS = np.random.RandomState(0).randint(WORDS, size=83).astype(np.int32)
-ESTIMATES = {
-    "marginal": predictors.marginal,
-    "arithmetic": predictors.arithmetic,
-    "geometric": predictors.geometric,
-}
+
+
+def perplexity(lm: Any, ids: Any, batch_size: int = 10, length: int = 70, **options: Any) -> Score:
+    return evaluate(Clean(lm, **options), Windows(ids, batch_size, length).epoch(0))
+
+
+def marginal(lm: Any, ids: Any, K: int, length: int = 35, **options: Any) -> Score:
+    predictor = Marginal(lm, K, length=length, **options)
+    return evaluate(predictor, Windows(ids, 10, length).epoch(0))
+
+
+def arithmetic(
+    lm: Any, ids: Any, K: int, length: int = 35, batch_size: int = 10, **options: Any
+) -> Score:
+    return evaluate(Arithmetic(lm, K, **options), Windows(ids, batch_size, length).epoch(0))
+
+
+def geometric(lm: Any, ids: Any, K: int, length: int = 35, **options: Any) -> Score:
+    return evaluate(Geometric(lm, K, **options), Windows(ids, 10, length).epoch(0))
+
+
+ESTIMATES = {"marginal": marginal, "arithmetic": arithmetic, "geometric": geometric}
 
 
 def model(**settings: Any) -> LanguageModel:
@@ -56,13 +74,10 @@ def test_perplexity_is_one_pass_over_all_columns(
     batch_size: int, length: int, temperature: float
 ) -> None:
     lm = model(noise=noise.Gaussian(0.5), dropout=Dropouts(0.5, 0.5, 0.5, 0.5))
-    score = predictors.perplexity(
-        lm, IDS, batch_size=batch_size, length=length, temperature=temperature
-    )
+    score = perplexity(lm, IDS, batch_size=batch_size, length=length, temperature=temperature)
     x, target = columns(batch_size)
-    assert score.tokens == target.numel() == {10: 70, 1: 82}[batch_size]
+    assert score.count == target.numel() == {10: 70, 1: 82}[batch_size]
     assert score.nats == pytest.approx(mean_nll(lm.eval()(x)[0] / temperature, target), rel=1e-12)
-    assert score.perplexity == math.exp(score.nats)
     assert score.stderr is None
 
 
@@ -70,11 +85,12 @@ def test_a_model_that_knows_nothing() -> None:
     lm = LanguageModel(WORDS, hidden_size=5)
     with torch.no_grad():
         lm.embedding.weight.zero_()
-    assert predictors.perplexity(lm, IDS).perplexity == pytest.approx(WORDS, rel=1e-6)
+    assert PERPLEXITY.value(perplexity(lm, IDS).nats) == pytest.approx(WORDS, rel=1e-6)
 
 
 def test_a_hopeless_model_has_no_overflow() -> None:
-    assert Score(800.0, 1).perplexity == math.inf
+    assert PERPLEXITY.value(800.0) == math.inf
+    assert PERPLEXITY.value(-2.0) == math.exp(-2.0)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -84,7 +100,7 @@ def test_the_model_and_the_stream_are_left_as_they_were(training: bool) -> None:
     before = torch.get_rng_state()
     modes = [module.training for module in lm.modules()]
     with noisin.noise_on(lm):
-        predictors.perplexity(lm, IDS)
+        perplexity(lm, IDS)
         assert all(layer.rnn._noise_switch is True for layer in lm.layers)
     assert [module.training for module in lm.modules()] == modes
     assert torch.equal(torch.get_rng_state(), before)
@@ -132,14 +148,14 @@ def test_estimates_are_those_of_the_objective(name: str, length: int, temperatur
     score = ESTIMATES[name](lm, IDS, K=3, length=length, temperature=temperature)
     torch.manual_seed(1)
     expected = by_objective(name, lm, length, 3, temperature)
-    assert score.tokens == 70
+    assert score.count == 70
     assert score.nats == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_marginal_of_single_words_is_the_arithmetic_ensemble() -> None:
     lm = model(noise=noise.Gaussian(0.5))
     scores = []
-    for estimate in (predictors.marginal, predictors.arithmetic):
+    for estimate in (marginal, arithmetic):
         torch.manual_seed(1)
         scores.append(estimate(lm, IDS, K=100, length=1))
     assert scores[0].nats == pytest.approx(scores[1].nats, rel=1e-12)
@@ -150,7 +166,7 @@ def test_the_marginal_of_single_words_is_the_arithmetic_ensemble() -> None:
 def test_without_noise_every_estimate_is_exact(name: str) -> None:
     lm = model(noise=noise.Gaussian(0.0))
     score = ESTIMATES[name](lm, IDS, K=25)
-    assert score.nats == pytest.approx(predictors.perplexity(lm, IDS).nats, rel=1e-12)
+    assert score.nats == pytest.approx(perplexity(lm, IDS).nats, rel=1e-12)
     assert score.stderr == pytest.approx(0.0, abs=1e-12)
     assert math.isnan(ESTIMATES[name](lm, IDS, K=1).stderr or 0.0)
 
@@ -170,12 +186,12 @@ def test_the_standard_error_is_the_spread_over_seeds(name: str, feedback: bool) 
 
 def test_a_marginal_that_rests_on_few_samples_has_no_error() -> None:
     lm = model(noise=noise.Gaussian(3.0))
-    assert math.isnan(predictors.marginal(lm, IDS, K=30, length=100).stderr or 0.0)
+    assert math.isnan(marginal(lm, IDS, K=30, length=100).stderr or 0.0)
 
 
 def test_in_strong_mode_the_geometric_ensemble_is_the_clean_model() -> None:
     lm = model(noise=noise.Gaussian(0.3), feedback=False, noisy_layers="last")
-    score, clean = predictors.geometric(lm, IDS, K=5_000), predictors.perplexity(lm, IDS)
+    score, clean = geometric(lm, IDS, K=5_000), perplexity(lm, IDS)
     assert score.stderr is not None
     stats.assert_mean(np.array([score.nats]), clean.nats, score.stderr)
 
@@ -193,22 +209,22 @@ def test_in_strong_mode_the_geometric_ensemble_is_the_clean_model() -> None:
         ({"temperature": "1"}, "got '1'"),
         ({"batch_size": 42}, "too few for 42 columns"),
         ({"length": 0}, "length must be a whole number"),
-        ({"model": torch.nn.Linear(1, 1)}, "expected a LanguageModel, got Linear"),
+        ({"lm": torch.nn.Linear(1, 1)}, "such as a LanguageModel, got Linear"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
-    given = {"model": model(noise=noise.Gaussian(0.5)), "ids": IDS, "K": 2, **arguments}
+    given = {"lm": model(noise=noise.Gaussian(0.5)), "ids": IDS, "K": 2, **arguments}
     with pytest.raises(NoisinError, match=message):
-        predictors.arithmetic(**given)
+        arithmetic(**given)
     if "K" not in arguments:
         del given["K"]
         with pytest.raises(NoisinError, match=message):
-            predictors.perplexity(**given)
+            perplexity(**given)
 
 
 def test_words_of_another_vocabulary_are_refused() -> None:
     with pytest.raises(NoisinError, match="must lie in 0 ... 6"):
-        predictors.perplexity(model(), IDS + 1)
+        perplexity(model(), IDS + 1)
 
 
 @pytest.mark.parametrize("estimate", ESTIMATES.values(), ids=ESTIMATES)

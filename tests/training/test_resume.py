@@ -17,7 +17,7 @@ import torch
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import InvalidValue, Unsupported
-from noisin.training import RunConfig, RunRecord, Trainer, config, predictors, restore, resume
+from noisin.training import RunConfig, RunRecord, config, restore, resume, trainer
 from noisin.training.config import TrainConfig
 from noisin.training.runtime.device import use_threads
 from noisin.training.runtime.signals import Interrupted
@@ -90,14 +90,14 @@ def test_signals_save_and_stop(whole: Any, number: int, tmp_path: Path) -> None:
 
 
 def signal_in_measurement(number: int) -> None:
-    measure, calls = predictors.perplexity, itertools.count()
+    measure, calls = trainer.evaluate, itertools.count()
 
     def measure_or_stop(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == number:
             os.kill(os.getpid(), signal.SIGTERM)
         return measure(*args, **kwargs)
 
-    predictors.perplexity = measure_or_stop
+    trainer.evaluate = measure_or_stop
 
 
 def test_a_signal_while_evaluating(whole: Any, tmp_path: Path) -> None:
@@ -260,8 +260,8 @@ def test_a_run_goes_on_after_an_upgrade_that_adds_a_setting(
     settings = toy.config().model_dump()
     other = LaterConfig.parse({**settings, "train": {**settings["train"], "warm_up": 3.0}})
     with pytest.raises(InvalidValue, match=r"other settings: train\.warm_up = 0\.0 and 3\.0\."):
-        Trainer(other, out).fit(toy.corpus())
-    Trainer(LaterConfig.parse(settings), out).fit(toy.corpus())
+        toy.train(other, out)
+    toy.train(LaterConfig.parse(settings), out)
     assert "warm_up" in (out / "config.json").read_text()
     assert toy.result(out) == toy.result(tmp_path / "whole")
     assert restore(RunRecord(out)).epoch <= 3, "its checkpoints are its own still"

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisin._util import arguments
+from noisin._util import arguments, checks
 from noisin.data.cache import Ids, require_ids
 from noisin.errors import InvalidType, InvalidValue
 
@@ -51,6 +51,23 @@ class Batch:
     stop: int = 0
     carries: bool = True
     lr_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        parts = {"x": self.x, "target": self.target}
+        parts |= {} if self.scored is None else {"scored": self.scored}
+        checks.require_tensors("Batch", **parts)
+        shapes = {tuple(part.shape[:2]) for part in parts.values()}
+        if len(shapes) != 1 or self.x.dim() < 2:
+            given = ", ".join(f"{name} {tuple(part.shape)}" for name, part in parts.items())
+            raise InvalidValue(
+                f"Batch: expected x and target of shape (T, N, ...) and scored (T, N), with equal "
+                f"T and N, got {given}. Time comes first."
+            )
+        if self.scored is not None and (self.scored.dtype != torch.bool or self.scored.dim() != 2):
+            raise InvalidType(
+                f"Batch: scored must be a boolean tensor (T, N), got {self.scored.dtype} of shape "
+                f"{tuple(self.scored.shape)}. Compare it with zero: scored != 0."
+            )
 
     @property
     def count(self) -> int:

@@ -56,11 +56,11 @@ class Text:
         self.extent = self._train.rows
 
     @classmethod
-    def from_config(cls, config: RunConfig) -> Self:
-        """The task of a config."""
+    def from_config(cls, config: RunConfig, corpus: Corpus | None = None) -> Self:
+        """The task of a config, with its corpus unless that is loaded already."""
         train = config.train
         return cls(
-            data.load(config.data.name, config.data.folder),
+            corpus or data.load(config.data.name, config.data.folder),
             batch_size=train.batch_size,
             bptt=train.bptt,
             variable_length=train.variable_length,
