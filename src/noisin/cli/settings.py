@@ -10,6 +10,7 @@ from cyclopts import Group, Parameter
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from noisin._util.settings import nest
 from noisin.training.config import RunConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -35,15 +36,8 @@ def nested(flags: Mapping[str, str | None]) -> dict[str, Any]:
     >>> nested({"train__epochs": "40", "noise__gamma": "0.5", "seed": None})
     {'train': {'epochs': '40'}, 'noise': {'gamma': '0.5'}}
     """
-    values: dict[str, Any] = {}
-    for name, text in flags.items():
-        if text is not None:
-            *sections, last = name.split("__")
-            section = values
-            for part in sections:
-                section = section.setdefault(part, {})
-            section[last] = text
-    return values
+    given = {name: text for name, text in flags.items() if text is not None}
+    return nest({name.replace("__", "."): text for name, text in given.items()})
 
 
 def _parameters() -> Iterator[inspect.Parameter]:

@@ -18,7 +18,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,6 +26,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from noisin._util import arguments
 from noisin._util.regular import read_regular
+from noisin._util.settings import flat, leave_out
 from noisin._util.wording import shown
 from noisin.errors import InvalidType, InvalidValue
 from noisin.noise import ranges
@@ -323,7 +324,7 @@ class RunConfig(Section):
         """The sha256 of all that can change a result; without ``limits``, on the way to the end."""
         settings = self._effective(limits)
         for name, before in _ADDED.items():
-            _leave_out(settings, name.split("."), before)
+            leave_out(settings, name, before)
         canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -338,7 +339,7 @@ class RunConfig(Section):
 
     def settings(self) -> dict[str, Any]:
         """What can change a result but for the limits, by dotted name."""
-        return _flat(self._effective(limits=False))
+        return flat(self._effective(limits=False))
 
     def _effective(self, limits: bool) -> dict[str, Any]:
         """The settings that can change a result."""
@@ -375,24 +376,3 @@ def _read(path: str | Path, parse: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InvalidValue(f"config: {path} must hold settings by name, got {shown(values, 60)}.")
     return values
-
-
-def _leave_out(settings: dict[str, Any], name: Sequence[str], value: Any) -> None:
-    """Remove a setting, by the parts of its name, where it has this value."""
-    first, *rest = name
-    inner = settings.get(first)
-    if rest and isinstance(inner, dict):
-        _leave_out(inner, rest, value)
-    elif not rest and first in settings and inner == value:
-        del settings[first]
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.")
-            if isinstance(value, Mapping)
-            else {prefix + name: value}
-        )
-    return flat
