@@ -118,7 +118,7 @@ def sections(settings: Nested) -> list[str]:
     >>> sections({"noise": {"std": 1, "schedule": {"kind": "linear"}}, "seed": 3})
     ['noise', 'noise.schedule', 'seed']
     """
-    return [name.rpartition(".")[0] or name for name in flat(settings)]
+    return [".".join(split(name)[:-1]) or name for name in flat(settings)]
 
 
 def is_object_name(name: str) -> bool:

@@ -1,0 +1,11 @@
+"""The parts that a model is assembled from, by name. Nothing here needs torch.
+
+A row gives the class, as ``package.module:Class``. To add a part, write its class and add a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+HEADS: Mapping[str, str] = {"linear": "noisin.models.heads:Linear"}
+TERMS: Mapping[str, str] = {}
