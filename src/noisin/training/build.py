@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noisin._util.settings import load_object
 from noisin.analysis import Penalty
+from noisin.errors import InvalidValue, NoisinError
 from noisin.likelihoods.linear import linear_nll
 from noisin.models import Dropouts, LanguageModel
-from noisin.noise import FAMILIES, Family
+from noisin.noise import FAMILIES, Noise, validate
 from noisin.training import optim
 from noisin.training.config import NoiseConfig, RunConfig, TrainConfig
 from noisin.training.schedule import noise_share
@@ -26,23 +28,55 @@ WORTH_A_THREAD = 50_000_000
 Objective = Callable[[LanguageModel, Tensor, Tensor, Any], tuple[Tensor, Tensor, Any]]
 
 
-def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Family | None:
+def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Noise | None:
     """The noise of a config: in full, or as its schedule has it in an epoch, counted from 0.
+
+    A class given as ``package.module:Class`` is loaded here, and the noise must pass
+    :func:`noisin.noise.validate`.
 
     >>> build_noise(NoiseConfig(family="bernoulli", std=1.0))
     Bernoulli(gamma=0.5)
     """
     if config is None:
         return None
-    family = FAMILIES[config.family]
     alpha = {} if config.alpha is None else {"alpha": config.alpha}
     if config.gamma is not None:
-        noise = family(config.gamma, **alpha)
+        noise = _call(config, _noise_class(config), config.gamma, **alpha)
     else:
         assert config.std is not None
-        noise = family.from_variance(config.std**2, **alpha)
+        noise = _of_variance(config, config.std**2, **alpha)
     share = 1.0 if epoch is None else noise_share(config.schedule, epoch)
-    return noise if share == 1 else family.from_variance(share**2 * noise.variance, **alpha)
+    return noise if share == 1 else _of_variance(config, share**2 * noise.variance, **alpha)
+
+
+def _noise_class(config: NoiseConfig) -> type[Any]:
+    known = FAMILIES.get(config.family)
+    return known or load_object(config.family, "noise.family", ("variance", "sample"))
+
+
+def _of_variance(config: NoiseConfig, variance: float, **alpha: float) -> Noise:
+    found = _noise_class(config)
+    if not hasattr(found, "from_variance"):
+        raise InvalidValue(
+            f"noise.family = {config.family!r}: noise.std and noise.schedule need a class method "
+            f"{found.__name__}.from_variance(variance), and there is none. Define it, or give "
+            f"noise.gamma without a schedule."
+        )
+    return _call(config, found.from_variance, variance, **alpha)
+
+
+def _call(config: NoiseConfig, make: Callable[..., Any], *spread: float, **alpha: float) -> Noise:
+    given = ", ".join([*map(str, spread), *(f"alpha={value}" for value in alpha.values())])
+    try:
+        noise = make(*spread, **alpha)
+    except NoisinError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidValue(
+            f"noise.family = {config.family!r}: {make.__qualname__}({given}) failed: {error}. The "
+            f"class takes gamma, or gamma and alpha; from_variance takes a variance."
+        ) from error
+    return validate(noise)
 
 
 def build_model(config: RunConfig, num_words: int) -> LanguageModel:

@@ -284,7 +284,7 @@ class Trainer:
             "step": run.step,
             "tokens": run.tokens,
             "lr": run.course.lr,
-            "noise_std": None if noise is None else noise.std,
+            "noise_std": None if noise is None else math.sqrt(noise.variance),
             "train": run.perplexity,
             "train_clean": None if clean is None else self._perplexity(run, clean),
             "penalty": run.penalty if train.objective == "penalty" else None,
