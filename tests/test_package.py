@@ -27,6 +27,8 @@ FOLDERS = [
 WITHOUT_TORCH = [
     *("noisin", "noisin.errors", "noisin._util.wording", "noisin._util.arguments"),
     *("noisin._util.places", "noisin._util.regular", "noisin._util.trust", "noisin._util.files"),
+    *("noisin._util.settings", "noisin.recurrent.names", "noisin.models.names"),
+    "noisin.tasks.names",
     *("noisin.noise.ranges", "noisin.data", "noisin.cli"),
     *("noisin.training.reading", "noisin.training.schemas", "noisin.training.config"),
     *("noisin.training.record", "noisin.training.schedule", "noisin.training.runtime.environment"),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from noisin.experiments.presets import merge
+from noisin._util.settings import merge
 from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from noisin._util.settings import merge
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
 from noisin.experiments import tags
 from noisin.experiments.collection import Collection, collect
 from noisin.experiments.paper import recipes, results, sheets, tables
-from noisin.experiments.presets import merge
 from noisin.experiments.records import point
 from noisin.experiments.seeds import Mean
 from noisin.training import Trainer

@@ -1,4 +1,4 @@
-"""Sequence models of any observation: against likelihoods computed whole, with and without masks."""
+"""Sequence models of any observation, against likelihoods computed whole, masked or not."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ import torch
 from noisin.data import Batch
 from noisin.errors import NoisinError
 from noisin.models import LanguageModel
-from noisin.regularizers.terms import TERMS, ActivationPenalty, SlownessPenalty, Trace
+from noisin.regularizers.terms import ActivationPenalty, SlownessPenalty, Trace
+
+TERMS: dict[str, Any] = {"ar": ActivationPenalty, "tar": SlownessPenalty}
 
 T, N, H = 4, 3, 5
 

@@ -14,13 +14,14 @@ def names_of(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], An
     Args:
         package: its ``__name__``.
         homes: for each name the module, as seen from the package, that defines it. A module that
-            is exported itself has its own dotted name, such as ``"recurrent.functional"``.
+            is exported itself has its own dotted name, such as ``"recurrent.functional"``. A
+            leading dot goes one package up, as in an import.
     """
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(f"{package}.{homes[name]}")
+        module = import_module(f".{homes[name]}", package)
         itself = homes[name].rpartition(".")[2] == name and not hasattr(module, name)
         value = module if itself else getattr(module, name)
         setattr(sys.modules[package], name, value)

@@ -17,7 +17,6 @@ from typing import Any
 from noisin.experiments import words
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean, longest_of_each_seed
-from noisin.noise import ranges
 from noisin.training.config import RunConfig
 from noisin.training.schedule import WEIGHTS, Weights
 
@@ -61,17 +60,13 @@ class Point:
     def gamma(self) -> float | None:
         """The paper's parameter of the noise, when it is there in full."""
         noise = self.config.noise
-        if noise is None or noise.std is None:
-            return None if noise is None else noise.gamma
-        return ranges.gamma(noise.law, noise.std)
+        return None if noise is None else noise.known_gamma
 
     @property
     def std(self) -> float | None:
         """The standard deviation of the noise, when it is there in full."""
         noise = self.config.noise
-        if noise is None or noise.gamma is None:
-            return None if noise is None else noise.std
-        return ranges.std(noise.law, noise.gamma)
+        return None if noise is None else noise.known_std
 
     @property
     def train(self) -> Mean | None:

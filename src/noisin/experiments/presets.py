@@ -21,6 +21,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from noisin._util.settings import merge, sections
 from noisin._util.wording import shown
 from noisin.data.text import Text
 from noisin.errors import InvalidValue
@@ -52,8 +53,8 @@ class Preset:
         }
 
     def _refuse_what_differs(self, flags: Mapping[str, Any]) -> None:
-        theirs = {section for own in self.variants.values() for section in _sections(own)}
-        both = sorted(theirs & set(_sections(flags)))
+        theirs = {section for own in self.variants.values() for section in sections(own)}
+        both = sorted(theirs & set(sections(flags)))
         if both:
             raise InvalidValue(
                 f"{self.name}: {both[0]} is what its runs differ in, and cannot be set for all. "
@@ -109,34 +110,6 @@ def _read(path: Path) -> Preset:
         below = read(base)
         settings, variants = merge(below.settings, settings), variants or below.variants
     return Preset(path.stem, settings, variants)
-
-
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others laid over them. Of gamma and std, the upper one stands alone.
-
-    >>> merge({"noise": {"gamma": 0.5, "mode": "additive"}}, {"noise": {"std": 1}})
-    {'noise': {'mode': 'additive', 'std': 1}}
-    """
-    merged = dict(below)
-    for one, other in (("gamma", "std"), ("std", "gamma")):
-        if one in above and other not in above:
-            merged.pop(other, None)
-    for name, value in above.items():
-        under = merged.get(name)
-        both = isinstance(value, Mapping) and isinstance(under, Mapping)
-        merged[name] = merge(under, value) if both else value  # type: ignore[arg-type]
-    return merged
-
-
-def _sections(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The dotted names of the sections that hold a setting."""
-    found = []
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            found += _sections(value, f"{prefix}{name}.")
-        else:
-            found.append(prefix.removesuffix(".") or name)
-    return found
 
 
 def _parse(path: Path) -> dict[str, Any]:

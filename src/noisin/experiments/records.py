@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from noisin.noise import ranges
 from noisin.training.config import RunConfig
 from noisin.training.schedule import Schedule, Weights
 
@@ -123,9 +122,10 @@ def comparable(config: RunConfig) -> RunConfig:
     update: dict[str, Any] = {"seed": plain.seed, "threads": None, "device": plain.device}
     update["train"] = train
     if (noise := config.noise) is not None:
-        exact = noise.gamma if noise.std is None else ranges.gamma(noise.law, noise.std)
-        rounded = float(f"{exact:.9g}")  # as it is where one digit or two were meant
-        update["noise"] = noise.model_copy(update={"gamma": rounded, "std": None})
+        gamma = noise.known_gamma
+        if gamma is not None:
+            rounded = float(f"{gamma:.9g}")  # as it is where one digit or two were meant
+            update["noise"] = noise.model_copy(update={"gamma": rounded, "std": None})
     return config.model_copy(update=update)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -90,7 +89,9 @@ class Dense(_LinearPrediction, nn.Module):
         self.likelihood = likelihood
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.bias: Tensor = nn.Parameter(
-            torch.zeros(out_features) if bias is None else bias.clone()
+            torch.zeros(out_features)
+            if bias is None
+            else bias.to(torch.get_default_dtype(), copy=True)
         )
         self.reset_parameters(generator)
 
@@ -109,6 +110,3 @@ class Dense(_LinearPrediction, nn.Module):
         """Sizes and likelihood."""
         sizes = f"{self.weight.shape[1]}, {self.weight.shape[0]}"
         return f"{sizes}, likelihood={type(self.likelihood).__name__}"
-
-
-HEADS: dict[str, Any] = {"linear": Dense}

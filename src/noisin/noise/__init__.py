@@ -1,4 +1,4 @@
-"""Noise: the eight families of the paper's table, centred and scaled, and one's own.
+"""Noise: the eight families of the paper's table, centred and scaled, and custom noise.
 
 See :mod:`noisin.noise.families` for their laws. Names load when first used: the ranges of their
 parameters, :mod:`noisin.noise.ranges`, need no torch.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noisin._util import lazy
+from noisin.noise.ranges import RANGES
 
 if TYPE_CHECKING:
     from noisin.noise.base import Noise as Noise
@@ -25,11 +26,7 @@ if TYPE_CHECKING:
     from noisin.noise.families import validate as validate
     from noisin.noise.family import Family as Family
 
-_FAMILIES = (
-    *("Bernoulli", "Beta", "ChiSquare", "Gamma", "Gaussian", "Gumbel", "Laplace", "Logistic"),
-    *("FAMILIES", "validate"),
-)
-_HOMES = dict.fromkeys(_FAMILIES, "families")
+_HOMES = dict.fromkeys((*RANGES, "FAMILIES", "validate"), "families")
 _HOMES |= {"Noise": "base", "Family": "family", "from_distribution": "custom"}
 
 __getattr__, __all__ = lazy.names_of(__name__, _HOMES)

@@ -1,4 +1,4 @@
-r"""Noise: the eight families of the paper's table, centred and scaled, and one's own.
+r"""Noise: the eight families of the paper's table, centred and scaled.
 
 A noise draws ``eps`` with ``E[eps] = 0`` and ``Var(eps) = variance``, independently per entry. The
 mode of the injection adds the mean: ``z = h + eps`` or ``z = h * (1 + eps)``, so a noise-injected
@@ -20,7 +20,7 @@ family                   eps, with eta the standard law                  varianc
 What ``gamma`` means differs between families, as it does in the paper: compare noises by ``.std``,
 and make them alike with ``.from_variance``.
 
-A noise of one's own is a frozen dataclass with ``variance`` and ``sample``:
+A custom noise is a frozen dataclass with ``variance`` and ``sample``:
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True)
@@ -46,17 +46,17 @@ import torch
 from torch import Tensor, distributions
 
 from noisin._util import checks
-from noisin.noise import gammas
+from noisin.noise import gammas, ranges
 from noisin.noise.base import Noise, require_noise
 from noisin.noise.custom import probe
-from noisin.noise.family import Family, Law, ScaleFamily, VarianceFamily
+from noisin.noise.family import Family, Law
 from noisin.noise.variates import Variates
 
 EULER_MASCHERONI = 0.5772156649015329
 
 
 @dataclass(frozen=True)
-class Gaussian(ScaleFamily):
+class Gaussian(Family):
     """``eta ~ N(0, gamma²)``, ``eps = eta``: gamma is the standard deviation."""
 
     @property
@@ -76,20 +76,6 @@ class Bernoulli(Family):
     """
 
     @property
-    def std(self) -> float:
-        """The standard deviation ``√((1 - gamma)/gamma)``."""
-        return math.sqrt(self.variance)
-
-    @property
-    def variance(self) -> float:
-        """``Var(eps) = (1 - gamma)/gamma``."""
-        return (1 - self.gamma) / self.gamma
-
-    @classmethod
-    def _gamma(cls, variance: float) -> float:
-        return 1 / (1 + variance)
-
-    @property
     def _largest(self) -> float:
         return 1 / self.gamma
 
@@ -101,7 +87,7 @@ class Bernoulli(Family):
 
 
 @dataclass(frozen=True)
-class Gamma(ScaleFamily):
+class Gamma(Family):
     """``eta ~ Gamma(shape alpha, scale gamma)``, ``eps = (eta - alpha·gamma)/√alpha``."""
 
     alpha: float = 2.0
@@ -124,7 +110,7 @@ class Gamma(ScaleFamily):
 
 
 @dataclass(frozen=True)
-class Gumbel(ScaleFamily):
+class Gumbel(Family):
     """``eta ~ Gumbel(0, gamma)``, ``eps = √6 (eta - δ·gamma)/π`` with δ = 0.5772..."""
 
     @property
@@ -144,7 +130,7 @@ class Gumbel(ScaleFamily):
 
 
 @dataclass(frozen=True)
-class Laplace(ScaleFamily):
+class Laplace(Family):
     """``eta ~ Laplace(0, gamma)``, ``eps = eta/√2``."""
 
     @property
@@ -162,7 +148,7 @@ class Laplace(ScaleFamily):
 
 
 @dataclass(frozen=True)
-class Logistic(ScaleFamily):
+class Logistic(Family):
     """``eta ~ Logistic(0, gamma)``, ``eps = √3 eta/π``."""
 
     @property
@@ -185,7 +171,7 @@ class Logistic(ScaleFamily):
 
 
 @dataclass(frozen=True)
-class Beta(VarianceFamily):
+class Beta(Family):
     """``eta ~ Beta(alpha, gamma)``, ``eps = (α+γ) √((α+γ+1)/α) (eta - α/(α+γ))``."""
 
     alpha: float = 2.0
@@ -208,7 +194,7 @@ class Beta(VarianceFamily):
 
 
 @dataclass(frozen=True)
-class ChiSquare(VarianceFamily):
+class ChiSquare(Family):
     """``eta ~ Chi-square(gamma)``, ``eps = (eta - gamma)/√2``: gamma degrees of freedom."""
 
     @property
@@ -228,20 +214,11 @@ class ChiSquare(VarianceFamily):
         return gammas.centred_gamma(source, self.gamma / 2).mul_(math.sqrt(2))
 
 
-FAMILIES: Mapping[str, type[Family]] = {
-    "gaussian": Gaussian,
-    "bernoulli": Bernoulli,
-    "gamma": Gamma,
-    "gumbel": Gumbel,
-    "laplace": Laplace,
-    "logistic": Logistic,
-    "beta": Beta,
-    "chi-square": ChiSquare,
-}
+FAMILIES: Mapping[str, type[Family]] = {name: globals()[law] for name, law in ranges.LAWS.items()}
 
 
 def validate(noise: object) -> Noise:
-    """Return ``noise`` if it is one, else raise. A noise of one's own must be centred.
+    """Return ``noise`` if it is one, else raise. A custom noise must be centred.
 
     A trial draw checks that; it never touches the global random stream.
     """

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from noisin._util import checks
-from noisin.errors import InvalidValue, Unsupported
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.noise import ranges
 from noisin.noise.base import draws
 from noisin.noise.variates import Variates
@@ -24,31 +24,39 @@ Law = tuple[Any, *tuple[float, ...]]  # a torch distribution and its parameters
 class Family(ABC):
     """One row of the paper's noise table: a law with spread ``gamma``.
 
-    A family states its standard deviation, the gamma of a given variance, and how to draw.
+    What gamma means stands in the family's row of :mod:`noisin.noise.ranges`; the class states how
+    to draw, and its law.
     """
 
     gamma: float
 
     def __post_init__(self) -> None:
-        family = next(c.__name__ for c in type(self).__mro__ if c.__name__ in ranges.RANGES)
+        family = self._row()
         for field in fields(self):
             if field.name in ranges.RANGES[family]:
                 value = ranges.check(family, field.name, getattr(self, field.name))
                 object.__setattr__(self, field.name, value)
 
+    @classmethod
+    def _row(cls) -> str:
+        """The family's row in ``ranges.RANGES``: its own, or that of the family it derives from."""
+        for base in cls.__mro__:
+            if base.__name__ in ranges.RANGES:
+                return base.__name__
+        raise InvalidType(
+            f"noise.{cls.__name__}: a Family has a row in noise/ranges.py, and this class has "
+            f"none. A custom noise is a frozen dataclass with variance and sample instead."
+        )
+
     @property
-    @abstractmethod
     def std(self) -> float:
         """The standard deviation, by which families compare."""
+        return ranges.spread(self._row()).std(self.gamma)
 
     @property
     def variance(self) -> float:
         """``Var(eps)``."""
-        return self.std * self.std
-
-    @classmethod
-    @abstractmethod
-    def _gamma(cls, variance: float) -> float: ...
+        return ranges.spread(self._row()).variance(self.gamma)
 
     @abstractmethod
     def _draw(self, source: Variates) -> Tensor: ...
@@ -77,7 +85,7 @@ class Family(ABC):
         (Bernoulli(gamma=0.4), Gumbel(gamma=1.2), Beta(gamma=1.07, alpha=2.0))
         """
         variance = ranges.check_variance(cls.__name__, variance)
-        return cls(cls._gamma(variance), **alpha)
+        return cls(ranges.spread(cls._row()).gamma(variance), **alpha)
 
     def sample(
         self, shape: Sequence[int], *, like: Tensor, generator: Generator | None = None
@@ -118,7 +126,7 @@ class Family(ABC):
         law = self._eta if self.std > 0 else None
         if law is None:
             raise Unsupported(
-                f"noise.{type(self).__name__}: {self} has no density, for its values are few. "
+                f"noise.{type(self).__name__}: {self} has no density: it is discrete or constant. "
                 f"Use a continuous noise, such as Gaussian.from_variance({self.variance:g})."
             )
         make, *parameters = law
@@ -132,36 +140,3 @@ class Family(ABC):
         inside = eta.support.check(value)
         density = eta.log_prob(torch.where(inside, value, eta.mean)) + ratio.log()
         return torch.where(inside, density, -math.inf).to(eps.dtype)
-
-
-@dataclass(frozen=True)
-class ScaleFamily(Family):
-    """A family whose gamma is the standard deviation."""
-
-    @property
-    def std(self) -> float:
-        """The standard deviation: gamma."""
-        return self.gamma
-
-    @classmethod
-    def _gamma(cls, variance: float) -> float:
-        return math.sqrt(variance)
-
-
-@dataclass(frozen=True)
-class VarianceFamily(Family):
-    """A family whose gamma is the variance."""
-
-    @property
-    def std(self) -> float:
-        """The standard deviation: √gamma."""
-        return math.sqrt(self.gamma)
-
-    @property
-    def variance(self) -> float:
-        """``Var(eps)``: gamma."""
-        return self.gamma
-
-    @classmethod
-    def _gamma(cls, variance: float) -> float:
-        return variance

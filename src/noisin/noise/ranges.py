@@ -1,10 +1,11 @@
-"""The parameters of the noise families and their ranges, as data, readable without torch."""
+"""The noise families: their names, parameters and ranges, as data. Nothing here needs torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from noisin.errors import InvalidType, InvalidValue
 
@@ -33,29 +34,55 @@ class Range:
         return f"{left}{self.low:g}, {self.high:g}{right}"
 
 
-_STD = Range("the standard deviation of the noise", advice="Use gamma=0 for no noise.")
+@dataclass(frozen=True)
+class Spread(Range):
+    """The range of a gamma, and how gamma relates to the variance of the noise."""
+
+    std: Callable[[float], float] = float  # of the noise with this gamma
+    variance: Callable[[float], float] = float  # of the noise with this gamma
+    gamma: Callable[[float], float] = float  # of the noise with this variance
+
+
+_STD = Spread(
+    "the standard deviation of the noise",
+    advice="Use gamma=0 for no noise.",
+    variance=lambda gamma: gamma * gamma,
+    gamma=math.sqrt,
+)
+_VARIANCE = Spread("the variance of the noise", high=LARGEST_SHAPE, std=math.sqrt)
+_KEEP_PROBABILITY = Spread(
+    "the keep probability",
+    low_included=False,
+    high=1.0,
+    advice="To ask for a variance, use Bernoulli.from_variance({value}).",
+    std=lambda gamma: math.sqrt((1 - gamma) / gamma),
+    variance=lambda gamma: (1 - gamma) / gamma,
+    gamma=lambda variance: 1 / (1 + variance),
+)
+_DEGREES = replace(_VARIANCE, meaning="the variance (degrees of freedom)")
 _ALPHA = Range("the shape", low_included=False, high=LARGEST_SHAPE, advice="The paper uses 2.")
 
+# The list of the families: each has one class of this name in noise/families.py. Nothing else
+# enumerates them.
 RANGES: Mapping[str, Mapping[str, Range]] = {
     "Gaussian": {"gamma": _STD},
-    "Bernoulli": {
-        "gamma": Range(
-            "the keep probability",
-            low_included=False,
-            high=1.0,
-            advice="To ask for a variance, use Bernoulli.from_variance({value}).",
-        )
-    },
+    "Bernoulli": {"gamma": _KEEP_PROBABILITY},
     "Gamma": {"gamma": _STD, "alpha": _ALPHA},
     "Gumbel": {"gamma": _STD},
     "Laplace": {"gamma": _STD},
     "Logistic": {"gamma": _STD},
-    "Beta": {
-        "gamma": Range("the variance of the noise", high=LARGEST_SHAPE),
-        "alpha": _ALPHA,
-    },
-    "ChiSquare": {"gamma": Range("the variance (degrees of freedom)", high=LARGEST_SHAPE)},
+    "Beta": {"gamma": _VARIANCE, "alpha": _ALPHA},
+    "ChiSquare": {"gamma": _DEGREES},
 }
+# The names of the classes by the names that configs use, such as "chi-square" for ChiSquare.
+LAWS: Mapping[str, str] = {re.sub(r"(?<!^)(?=[A-Z])", "-", law).lower(): law for law in RANGES}
+
+
+def spread(family: str) -> Spread:
+    """The meaning and the range of the gamma of a family."""
+    found = RANGES[family]["gamma"]
+    assert isinstance(found, Spread)
+    return found
 
 
 def _number(family: str, parameter: str, value: object) -> float:
@@ -108,10 +135,7 @@ def std(family: str, gamma: float) -> float:
     >>> std("Gaussian", 1.1), std("Bernoulli", 0.5), std("ChiSquare", 0.25)
     (1.1, 1.0, 0.5)
     """
-    gamma = check(family, "gamma", gamma)
-    if family == "Bernoulli":
-        return math.sqrt((1 - gamma) / gamma)
-    return math.sqrt(gamma) if family in ("Beta", "ChiSquare") else gamma
+    return spread(family).std(check(family, "gamma", gamma))
 
 
 def gamma(family: str, std: float) -> float:
@@ -120,7 +144,4 @@ def gamma(family: str, std: float) -> float:
     >>> gamma("Gaussian", 1.1), gamma("Bernoulli", 1.0), gamma("ChiSquare", 0.5)
     (1.1, 0.5, 0.25)
     """
-    variance = check_variance(family, std**2)
-    if family == "Bernoulli":
-        return 1 / (1 + variance)
-    return variance if family in ("Beta", "ChiSquare") else std
+    return spread(family).gamma(check_variance(family, std**2))

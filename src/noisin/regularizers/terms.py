@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -85,9 +84,3 @@ class SlownessPenalty(_Weighted):
         if batch.scored is not None:
             steps = steps[batch.scored[1:] & batch.scored[:-1]]
         return self.weight * steps.square().mean() if steps.numel() else z.new_zeros(())
-
-
-TERMS: Mapping[str, type[Any]] = {
-    "ar": ActivationPenalty,
-    "tar": SlownessPenalty,
-}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from noisin.errors import InvalidValue
+from noisin._util.settings import load_object
+from noisin.errors import InvalidValue, NoisinError
 from noisin.likelihoods import LIKELIHOODS
-from noisin.models import Dense, Dropout, Dropouts, LanguageModel, SequenceModel, Values
+from noisin.models import Dropout, Dropouts, LanguageModel, SequenceModel, Values
 from noisin.models.layer import Layer
-from noisin.noise import FAMILIES, Family
+from noisin.models.names import HEADS, TERMS
+from noisin.noise import FAMILIES, Noise, validate
 from noisin.regularizers.terms import Term
 from noisin.tasks import Observation, Task
 from noisin.training.config import NoiseConfig, RunConfig
@@ -24,31 +27,63 @@ from noisin.training.schedule import noise_share
 WORTH_A_THREAD = 50_000_000
 
 
-def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Family | None:
+def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Noise | None:
     """The noise of a config: in full, or as its schedule has it in an epoch, counted from 0.
+
+    A class given as ``package.module:Class`` is loaded here, and the noise must pass
+    :func:`noisin.noise.validate`.
 
     >>> build_noise(NoiseConfig(family="bernoulli", std=1.0))
     Bernoulli(gamma=0.5)
     """
     if config is None:
         return None
-    family = FAMILIES[config.family]
     alpha = {} if config.alpha is None else {"alpha": config.alpha}
     if config.gamma is not None:
-        noise = family(config.gamma, **alpha)
+        noise = _call(config, _noise_class(config), config.gamma, **alpha)
     else:
         assert config.std is not None
-        noise = family.from_variance(config.std**2, **alpha)
+        noise = _of_variance(config, config.std**2, **alpha)
     share = 1.0 if epoch is None else noise_share(config.schedule, epoch)
-    return noise if share == 1 else family.from_variance(share**2 * noise.variance, **alpha)
+    return noise if share == 1 else _of_variance(config, share**2 * noise.variance, **alpha)
+
+
+def _noise_class(config: NoiseConfig) -> type[Any]:
+    known = FAMILIES.get(config.family)
+    return known or load_object(config.family, "noise.family", ("variance", "sample"))
+
+
+def _of_variance(config: NoiseConfig, variance: float, **alpha: float) -> Noise:
+    found = _noise_class(config)
+    if not hasattr(found, "from_variance"):
+        raise InvalidValue(
+            f"noise.family = {config.family!r}: noise.std and noise.schedule need a class method "
+            f"{found.__name__}.from_variance(variance), and there is none. Define it, or give "
+            f"noise.gamma without a schedule."
+        )
+    return _call(config, found.from_variance, variance, **alpha)
+
+
+def _call(config: NoiseConfig, make: Callable[..., Any], *spread: float, **alpha: float) -> Noise:
+    given = ", ".join([*map(str, spread), *(f"alpha={value}" for value in alpha.values())])
+    try:
+        noise = make(*spread, **alpha)
+    except NoisinError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidValue(
+            f"noise.family = {config.family!r}: {make.__qualname__}({given}) failed: {error}. The "
+            f"class takes gamma, or gamma and alpha; from_variance takes a variance."
+        ) from error
+    return validate(noise)
 
 
 def build_task(config: RunConfig) -> Task:
-    """The task of a config, with its data loaded."""
-    from noisin.data import music
-    from noisin.tasks import Music, Text
+    """The task of a config, with its data loaded.
 
-    kind: Any = Music if config.data.name in music.FILES else Text
+    A class given as ``package.module:Class`` is made by its ``from_config(config)``.
+    """
+    kind = load_object(config.data.task_class, "data.task", ("from_config", "batches", "unit"))
     task: Task = kind.from_config(config)
     return task
 
@@ -77,7 +112,7 @@ def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
 
 
 def _value_model(
-    config: RunConfig, observation: Observation, noise: Family | None, settings: dict[str, Any]
+    config: RunConfig, observation: Observation, noise: Noise | None, settings: dict[str, Any]
 ) -> SequenceModel:
     """A model that reads values as they are and predicts them by a linear head of its own."""
     model = config.model
@@ -100,14 +135,24 @@ def _value_model(
     for layer in layers:
         layer.reset_parameters()
     rates = [model.dropout.input, *[model.dropout.between] * (model.num_layers - 1)]
-    bias = None if observation.bias is None else torch.tensor(observation.bias).float()
     return SequenceModel(
         Values(observation.size),
         layers,
-        Dense(sizes[-1], observation.size, LIKELIHOODS[observation.likelihood](), bias),
+        build_head(config, sizes[-1], observation),
         dropouts=[Dropout(p, model.dropout.locked) for p in (*rates, model.dropout.output)],
         terms=build_terms(config),
     )
+
+
+def build_head(config: RunConfig, in_features: int, observation: Observation) -> Any:
+    """The head of a config: linear, or a class with the same arguments and its own."""
+    head = config.model.head
+    kind = "linear" if head is None else head.kind
+    arguments = {} if head is None else head.arguments
+    bias = None if observation.bias is None else torch.tensor(observation.bias)
+    found = load_object(HEADS.get(kind, kind), "model.head.kind", ("nll", "mean_nll", "predict"))
+    likelihood = LIKELIHOODS[observation.likelihood]()
+    return found(in_features, observation.size, likelihood, bias=bias, **arguments)
 
 
 def build_terms(config: RunConfig) -> list[Term]:
@@ -118,6 +163,9 @@ def build_terms(config: RunConfig) -> list[Term]:
         assert noise is not None
         assert config.noise is not None
         terms.append(NoisePenalty(noise, config.noise.mode))
+    for name, weight in config.train.terms.items():
+        term = load_object(TERMS.get(name, name), "train.terms", ("name", "__call__"))
+        terms.append(term(weight))
     return terms
 
 

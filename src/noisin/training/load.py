@@ -93,13 +93,13 @@ def _observation(record: RunRecord) -> Observation:
     known = record.environment.get("observation")
     if known is not None:
         return Observation(known["likelihood"], known["size"])
-    if getattr(record.config, "own", None) is not None:
+    if record.config.own is not None:
         return Observation("own", 0)
     return Observation("categorical", len(record.vocabulary))
 
 
 def _build(record: RunRecord, observation: Observation) -> nn.Module:
-    own = getattr(record.config, "own", None)
+    own = record.config.own
     if own is not None:
         raise InvalidValue(
             f"{record.folder}: is a run of {own.model['name']}, which was not built "

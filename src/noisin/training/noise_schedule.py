@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from noisin.noise import Family
+from noisin.noise import Noise
 from noisin.recurrent.injection import injected_modules, set_noise
 from noisin.training.build import build_noise
 from noisin.training.config import NoiseConfig
@@ -19,7 +19,7 @@ class NoiseSchedule:
 
     config: NoiseConfig | None = None
 
-    def noise(self, epoch: int) -> Family | None:
+    def noise(self, epoch: int) -> Noise | None:
         """The noise of an epoch, counted from 0."""
         return build_noise(self.config, epoch)
 

@@ -344,7 +344,7 @@ class Trainer:
             "step": state.step,
             "tokens": state.tokens,
             "lr": state.schedule.lr,
-            "noise_std": None if noise is None else noise.std,
+            "noise_std": None if noise is None else math.sqrt(noise.variance),
             "train": _plain(train),
             "train_clean": _plain(clean),
             "valid": _plain(valid),

@@ -24,11 +24,12 @@ default of the config, which is the paper's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from noisin.experiments.paper import results
 from noisin.experiments.paper.results import CELLS, Cell
-from noisin.training.config import FamilyName, RunConfig
+from noisin.noise import ranges
+from noisin.training.config import RunConfig
 
 Settings = dict[str, Any]
 Dropout = Literal["dropout", "recurrent-dropout"]
@@ -39,18 +40,19 @@ DROPOUTS: Mapping[Dropout, Mapping[str, float]] = {
     "dropout": {"input": 0.5, "between": 0.4, "output": 0.5},
     "recurrent-dropout": {"input": 0.5, "recurrent": 0.4, "output": 0.5},
 }
+# The families of the paper.
+NOISES = tuple(name for name in ranges.LAWS if any(cell.family == name for cell in CELLS))
 PATTERN = "CORPUS-SIZE[-DROPOUT][-NOISE]"
 PARTS: Mapping[str, tuple[str, ...]] = {
     "CORPUS": tuple(CORPORA),
     "SIZE": tuple(SIZES),
     "DROPOUT": tuple(DROPOUTS),
-    "NOISE": get_args(FamilyName),
+    "NOISE": NOISES,
 }
 
 # The gammas of a standard deviation of one half.
-_HALF = {"bernoulli": 0.8, "beta": 0.25, "chi-square": 0.25}
-_SMALL: Mapping[FamilyName | None, float | None] = {None: None} | {
-    family: _HALF.get(family, 0.5) for family in get_args(FamilyName)
+_SMALL: Mapping[str | None, float | None] = {None: None} | {
+    family: ranges.gamma(ranges.LAWS[family], 0.5) for family in NOISES
 }
 
 # The paper gives the model and the kind of noise, but neither gamma nor how it was trained. With

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from noisin.errors import InvalidValue
 from noisin.noise import ranges
-from noisin.training.config import FamilyName, NoiseConfig
 
 CorpusName = Literal["ptb", "wikitext-2"]
 SizeName = Literal["medium", "large"]
@@ -48,7 +47,7 @@ class Cell:
     corpus: CorpusName
     size: SizeName
     dropout: bool
-    family: FamilyName | None
+    family: str | None
     gamma: float | None
     dev: float
     test: float
@@ -58,7 +57,7 @@ class Cell:
         """The standard deviation of the noise, by which families compare; gamma does not."""
         if self.family is None or self.gamma is None:
             return None
-        return ranges.std(NoiseConfig(family=self.family, gamma=self.gamma).law, self.gamma)
+        return ranges.std(ranges.LAWS[self.family], self.gamma)
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,9 @@ _WIKITEXT_2: Mapping[str, tuple[Triple, Triple]] = {
 def _cells(
     table: int, corpus: CorpusName, rows: Mapping[str, tuple[Triple, Triple]]
 ) -> Iterator[Cell]:
-    families = {name.partition("-")[0]: name for name in get_args(FamilyName)}
     for row, triples in rows.items():
-        family = families.get(row.removeprefix("D + ").lower())
+        name = row.removeprefix("D + ").lower()
+        family = {"none": None, "dropout (d)": None, "chi": "chi-square"}.get(name, name)
         for size, triple in zip(HIDDEN_SIZES, triples, strict=True):
             yield Cell(table, row, corpus, size, row.startswith("D"), family, *triple)
 
@@ -177,7 +176,7 @@ CELLS = (*_cells(3, "ptb", _PENN_TREEBANK), *_cells(4, "wikitext-2", _WIKITEXT_2
 
 
 def cell(
-    corpus: CorpusName, size: SizeName, *, dropout: bool = False, family: FamilyName | None = None
+    corpus: CorpusName, size: SizeName, *, dropout: bool = False, family: str | None = None
 ) -> Cell:
     """The cell of a model and a noise."""
     key = (corpus, size, dropout, family)

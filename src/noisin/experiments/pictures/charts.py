@@ -9,14 +9,14 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from noisin.experiments import words
 from noisin.experiments.group import Point, Task
 from noisin.experiments.pictures.axes import new_axes, perplexities, whole_epochs
 from noisin.experiments.pictures.palette import LIGHT, MARKERS, SERIES, Polygon
 from noisin.experiments.records import Run
-from noisin.training.config import FamilyName
+from noisin.noise import ranges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HIGHEST = 1e9  # a perplexity beyond this is off the picture
 DASHED: Any = (0, (4, 2))
 DOTTED: Any = (0, (1, 1.2))
-FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
+FAMILIES = tuple(ranges.LAWS)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Line:
 OTHERS = Style("muted", MARKERS[0])
 PLAIN = Style("ink", MARKERS[0])
 # By the family of the noise, and of what has none but is not plain either, such as dropout.
-LOOKS: dict[FamilyName | None, Style] = {
+LOOKS: dict[str | None, Style] = {
     family: Style(colour, marker)
     for family, colour, marker in zip((*FAMILIES, None), SERIES, MARKERS[1:], strict=True)
 }

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from noisin.experiments import presets
-from noisin.experiments.sweep.space import Search, nest
+from noisin._util.settings import merge, nest
+from noisin.experiments.sweep.space import Search
 from noisin.training.config import LARGEST_SEED, RunConfig
 from noisin.training.config.section import Section, Whole
 
@@ -94,12 +94,12 @@ class Sweep(Section):
     def searched(self, values: Mapping[str, Any]) -> Task:
         """The task of a search that has chosen these values."""
         name = describe(values) or self.name
-        return Task(name, tuple(self._runs(name, presets.merge(self.settings, nest(values)))))
+        return Task(name, tuple(self._runs(name, merge(self.settings, nest(values)))))
 
     def _runs(self, name: str, settings: Mapping[str, Any]) -> Iterator[Run]:
         source = f"point {name}"
         for seed in self.seeds or (None,):
-            own = settings if seed is None else presets.merge(settings, {"seed": seed})
+            own = settings if seed is None else merge(settings, {"seed": seed})
             config = RunConfig.parse(own, source)
             yield Run(f"{name}-seed-{config.seed}", config)
 

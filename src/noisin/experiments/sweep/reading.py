@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from noisin._util.regular import read_regular
+from noisin._util.settings import flat, merge, nest
 from noisin.errors import InvalidValue, Unavailable
 from noisin.experiments import presets
 from noisin.experiments.sweep.definition import LONGEST, Point, Sweep, describe
-from noisin.experiments.sweep.space import MOST, Search, flat, nest, product
+from noisin.experiments.sweep.space import MOST, Search, is_distribution, product
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 RANGE = "{low = 0.1, high = 2.0}"  # as an example
@@ -79,10 +80,10 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
         raise InvalidValue("a sweep has [grid], [[points]] or both, or else [search].")
     if not isinstance(seeds, list):
         raise InvalidValue(f"seeds must be a list of whole numbers, got {seeds!r:.60}.")
-    above = presets.merge(content, flags)
+    above = merge(content, flags)
     lists, tables = _lists(grid), _tables(points)
     space = _search(search)
-    varied = [*lists, *(space["space"] if space else ()), *(n for t in tables for n in flat(t))]
+    varied = [*lists, *(space["space"] if space else ()), *_varied(tables)]
     _refuse_twice(varied, flags)
     if seeds and ("seed" in above or "seed" in varied):
         raise InvalidValue("seeds are given, and so is seed. Leave one of them out.")
@@ -90,7 +91,7 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
         "name": _named(path.stem),
         "seeds": seeds,
         "points": tuple(_points(base, above, tables, lists)) if space is None else (),
-        "settings": presets.merge(_base(base), above) if space is not None else {},
+        "settings": merge(_base(base), above) if space is not None else {},
         "search": space,
         "pruning": pruning,
     }
@@ -105,7 +106,7 @@ def _points(
     if many > MOST:
         raise InvalidValue(f"a sweep has {MOST} points at most, got {many}.")
     for table, values in itertools.product(tables or [{}], product(lists)):
-        own = flat(table)
+        own = flat(table, is_distribution)
         if "base" in own and "base" in values:
             raise InvalidValue("[grid] has a list of bases, and a point has a base of its own.")
         own |= values
@@ -115,7 +116,7 @@ def _points(
                 f"a point is named by letters, digits, '.', '-' and '_', for it becomes a folder; "
                 f"got {name!r:.60}."
             )
-        settings = presets.merge(presets.merge(_base(its_base), above), nest(own))
+        settings = merge(merge(_base(its_base), above), nest(own))
         if name is not None:
             words = [name, describe({key: own[key] for key in values if key != "base"})]
         else:
@@ -138,10 +139,14 @@ def _base(name: Any) -> Mapping[str, Any]:
     return preset.settings
 
 
+def _varied(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [name for table in tables for name in flat(table, is_distribution)]
+
+
 def _lists(grid: Any) -> dict[str, list[Any]]:
     if grid is not None and not isinstance(grid, dict):
         raise InvalidValue(f"[grid] must hold lists by name, got {grid!r:.60}.")
-    lists = flat(grid or {})
+    lists = flat(grid or {}, is_distribution)
     for name, values in lists.items():
         if not isinstance(values, list) or not values:
             raise InvalidValue(f"[grid]: {name} must be a list of values, got {values!r:.60}.")
@@ -162,7 +167,8 @@ def _search(search: Any) -> dict[str, Any] | None:
     if not isinstance(search, dict):
         raise InvalidValue(f"[search] must hold ranges by name, got {search!r:.60}.")
     own = {name: search[name] for name in Search.model_fields if name in search and name != "space"}
-    space = flat({name: value for name, value in search.items() if name not in own})
+    others = {name: value for name, value in search.items() if name not in own}
+    space = flat(others, is_distribution)
     if not space:
         raise InvalidValue(f"[search] must have a setting to choose, such as noise.std = {RANGE}.")
     for name, distribution in space.items():

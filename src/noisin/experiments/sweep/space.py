@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
-from noisin.errors import InvalidValue
+from noisin._util.settings import split
 from noisin.training.config import RunConfig
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
@@ -74,7 +74,7 @@ def is_whole(name: str) -> bool:
     (True, True, False)
     """
     section: Any = RunConfig
-    *above, last = name.split(".")
+    *above, last = split(name)
     for part in above:
         kinds = _kinds(_annotation(section, part))
         inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
@@ -103,39 +103,9 @@ def _fit(name: str, value: Any) -> Any:
     return value
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by dotted name; a table that describes a distribution is a value.
-
-    >>> flat({"noise": {"std": [0.5, 1.0], "mode": ["additive"]}, "train.lr": [20]})
-    {'noise.std': [0.5, 1.0], 'noise.mode': ['additive'], 'train.lr': [20]}
-    """
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping) and not set(value) & set(Distribution.model_fields):
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = value
-    return found
-
-
-def nest(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted name, as a file has them in sections.
-
-    >>> nest({"noise.std": 0.5, "noise.mode": "additive", "seed": 3})
-    {'noise': {'std': 0.5, 'mode': 'additive'}, 'seed': 3}
-    """
-    nested: dict[str, Any] = {}
-    for name, value in values.items():
-        *sections, last = name.split(".")
-        section = nested
-        for part in sections:
-            section = section.setdefault(part, {})
-            if not isinstance(section, dict):
-                raise InvalidValue(f"{name} is within {part}, which has a value itself.")
-        if last in section:
-            raise InvalidValue(f"{name} has a value and settings within it.")
-        section[last] = value
-    return nested
+def is_distribution(value: Mapping[str, Any]) -> bool:
+    """Whether a table describes a distribution, and so is a value rather than a section."""
+    return bool(set(value) & set(Distribution.model_fields))
 
 
 def product(lists: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
