@@ -71,7 +71,7 @@ def test_the_noise_of_the_small_has_one_std(corpus: str) -> None:
         assert (config.model.num_layers, config.model.hidden_size) == PRESETS["small"]
         noise = build_noise(config.noise)
         assert noise is None or noise.std == pytest.approx(0.5)
-        assert noise is None or name.endswith(f"-{config.noise.family}")  # type: ignore[union-attr]
+        assert noise is None or name.endswith(f"-{config.noise.family}")
 
 
 def test_figure_1() -> None:

@@ -14,8 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from noisin.errors import InvalidValue, NoisinError
 from noisin.noise import FAMILIES, ranges
 from noisin.training import RunConfig
-from noisin.training import config as module
 from noisin.training.config import NoiseConfig, ScheduleConfig, explain
+from noisin.training.config import run as module
+from noisin.training.config.section import Section
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"train": {"epochs": 6.5}}, "config: train.epochs must be a whole number, got 6.5."),
@@ -147,7 +148,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_a_config_is_frozen() -> None:
     with pytest.raises(ValidationError):
-        RunConfig().train.lr = 3.0  # type: ignore[misc]
+        RunConfig().train.lr = 3.0
 
 
 def test_the_defaults_are_the_papers_recipe() -> None:
@@ -163,7 +164,7 @@ def test_every_setting_says_what_it_is() -> None:
     def check(section: Any) -> None:
         for name, field in section.model_fields.items():
             inner = field.annotation
-            if isinstance(inner, type) and issubclass(inner, module.Section):
+            if isinstance(inner, type) and issubclass(inner, Section):
                 check(inner)
             else:
                 assert field.description, f"{section.__name__}.{name}"

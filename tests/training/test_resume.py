@@ -17,8 +17,9 @@ import torch
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import InvalidValue, Unsupported
-from noisin.training import RunConfig, RunRecord, Trainer, config, predictors, restore, resume
+from noisin.training import RunConfig, RunRecord, Trainer, predictors, restore, resume
 from noisin.training.config import TrainConfig
+from noisin.training.config import run as config
 from noisin.training.runtime.device import use_threads
 from noisin.training.runtime.signals import Interrupted
 from tests.training import toy
