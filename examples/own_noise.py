@@ -44,7 +44,7 @@ class TestSpikes(NoiseContract):
 
 def main(num_epochs: int = 3) -> float:
     torch.manual_seed(1111)
-    laws = {
+    laws: dict[str, noise.Noise] = {
         "spikes": Spikes(rate=0.05, size=2.0),
         "a torch distribution": noise.from_distribution(torch.distributions.Uniform(0.0, 1.5)),
         "a family of the paper": noise.Gumbel.from_variance(0.2),

@@ -105,7 +105,7 @@ def watched() -> Iterator[list[dict[str, Any]]]:
         )  # fmt: skip
 
     hook = register_optimizer_step_post_hook(note)
-    torch.autograd.backward = listen  # type: ignore[assignment]
+    torch.autograd.backward = listen
     try:
         yield steps
     finally:

@@ -268,7 +268,9 @@ def _train_a_replica(rank: int, folder: str) -> None:
 
 def test_distributed_data_parallel(tmp_path: Path) -> None:
     """Two processes draw noise of their own and share their gradients."""
-    mp.spawn(_train_a_replica, (str(tmp_path),), nprocs=2)
+    mp.spawn(  # type: ignore[attr-defined]
+        _train_a_replica, (str(tmp_path),), nprocs=2
+    )
     one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     assert not torch.equal(one["z"], two["z"])
     for a, b in zip(one["grad"], two["grad"], strict=True):

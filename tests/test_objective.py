@@ -20,7 +20,7 @@ from noisin.objective import Batch, Estimate
 from tests import stats
 
 T, N, F, H, O = 4, 3, 2, 5, 6  # noqa: E741
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 
 
 class Model(nn.Module):

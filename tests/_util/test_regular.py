@@ -18,7 +18,7 @@ MODES = get_args(Mode)
 def test_the_modes_are_those_of_open(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for content, mode in ((b"old", "wb"), (b"new", "wb"), (b" end", "ab"), (b".", "a+b")):
-        with open_regular(ours, mode) as mine, theirs.open(mode) as other:  # type: ignore[arg-type]
+        with open_regular(ours, mode) as mine, theirs.open(mode) as other:
             mine.write(content)
             other.write(content)
     assert read_regular(ours) == theirs.read_bytes() == b"new end."

@@ -16,7 +16,7 @@ from noisin.errors import InvalidValue, NoisinError
 from tests.likelihoods.test_linear import LargestTensor
 
 H, O = 4, 7  # noqa: E741
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 LIKELIHOODS = [
     *(likelihoods.Bernoulli(), likelihoods.Gaussian(0.5)),
     *(likelihoods.Poisson(), likelihoods.Categorical()),
@@ -192,7 +192,7 @@ def test_the_penalty_trains_as_noise_does() -> None:
         optimizer = torch.optim.LBFGS([V], max_iter=100, line_search_fn="strong_wolfe")
         z = (h * (1 + law.sample((2000, 200, 3), like=h))) if name == "noise" else h
 
-        def closure(V=V, z=z, name=name, optimizer=optimizer):
+        def closure(V: Any = V, z: Any = z, name: Any = name, optimizer: Any = optimizer) -> Any:
             optimizer.zero_grad()
             nll = lik.nll(s=z @ V, x=x.expand_as(z @ V)).flatten(-2).sum(-1).mean()
             loss = nll + (penalty(h, V).sum() if name == "penalty" else 0)

@@ -14,7 +14,7 @@ from noisin.errors import InvalidType, InvalidValue
 from noisin.objective import Batch
 
 T, N, F, H, O = 5, 4, 2, 3, 6  # noqa: E741
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 
 
 class Model(nn.Module):
@@ -129,7 +129,7 @@ def test_bad_input() -> None:
     m = Model(noisin.LSTM(F, H, **D64), likelihoods.Gaussian())
     with pytest.raises(InvalidValue, match="drew no noise"):
         analysis.fisher_penalty(m, torch.zeros(T, N, F, **D64))
-    m.rnn.noise = noise.Gaussian(0.5)
+    m.rnn.noise = noise.Gaussian(0.5)  # type: ignore[assignment]
     with pytest.raises(RuntimeError):
         analysis.fisher_penalty(m, torch.zeros(T, N, F + 1, **D64))
     assert m.rnn.noise == noise.Gaussian(0.5)

@@ -17,7 +17,7 @@ from noisin.recurrent.stack import NoisyStack
 from noisin.regularizers import DropoutLSTMCell, Zoneout
 
 F, H, T = 3, 4, 5
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 LAW = noise.Gaussian(1.0)
 
 

@@ -173,6 +173,13 @@ def _training() -> list[Call]:
     }
     weights = {"parameters": lambda: [nn.Parameter(torch.ones(2))]}
 
+    def evaluated(kind: Any) -> Callable[..., Any]:
+        def score(ids: Any, batch_size: Any, length: Any, **options: Any) -> Any:
+            batches = Windows(ids, batch_size, length).epoch(0)
+            return predictors.evaluate(kind(**options), batches)
+
+        return score
+
     def average(parameters: Any) -> None:
         average = training.Average(parameters)
         average.update()
@@ -186,10 +193,10 @@ def _training() -> list[Call]:
         make(**a).step()
 
     return [
-        Call("perplexity", predictors.perplexity, scored),
+        Call("Clean", evaluated(predictors.Clean), scored),
         *(
-            Call(f"evaluation.{f.__name__}", f, {**scored, "K": lambda: 2})
-            for f in (predictors.marginal, predictors.arithmetic, predictors.geometric)
+            Call(kind.__name__, evaluated(kind), {**scored, "K": lambda: 2})
+            for kind in (predictors.Marginal, predictors.Arithmetic, predictors.Geometric)
         ),
         Call("Average", average, weights),
         Call(

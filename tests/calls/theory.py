@@ -45,9 +45,11 @@ def _ensemble_of(s: Any, likelihood: Any, state: Any, x: Any) -> Any:
     return ensemble.arithmetic(x), ensemble.geometric(x), ensemble.log_normaliser()
 
 
-WINDOW = {"x": x, "target": target, "state": states(1, N, H)}
-TORCH = {"torch": lambda x, state, **_: nn.LSTM(F, H)(x, state)}  # what the model itself says
-MODEL = {"model": rnn, "likelihood": GAUSSIAN}
+WINDOW: dict[str, Any] = {"x": x, "target": target, "state": states(1, N, H)}
+TORCH: dict[str, Any] = {
+    "torch": lambda x, state, **_: nn.LSTM(F, H)(x, state)
+}  # what the model itself says
+MODEL: dict[str, Any] = {"model": rnn, "likelihood": GAUSSIAN}
 V = {"V": lambda: torch.ones(H, 3), "h": lambda: torch.ones(2, H), "bias": lambda: torch.ones(3)}
 
 

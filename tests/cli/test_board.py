@@ -49,7 +49,7 @@ def shown(sweep: Sweep, *steps: Any, terminal: bool = False) -> str:
 
 RUNNING = {"run": "b-seed-1", "epochs": 8, "begun": 0.0}
 RUNNING |= {"epoch": 2, "done": 0.5, "perplexity": 99.5, "left": 75}
-STEPS = (
+STEPS: tuple[Any, ...] = (
     ([OPEN] * 4, [{"run": "[red]a-seed-1", "epochs": 8, "begun": 0.0}]),
     ([complete(80.0), OPEN, OPEN, OPEN], [RUNNING]),
     ([complete(80.0), complete(82.0), Outcome("diverged"), complete(None)], []),

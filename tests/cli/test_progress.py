@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import Any
 
 import pytest
@@ -10,17 +11,18 @@ from rich.console import Console
 
 from noisin.cli import progress
 from noisin.cli.progress import Display
+from noisin.tasks import PERPLEXITY
 from noisin.training.runtime.progress import Status
 
 METRICS = {
     "epoch": 3,
-    "train": 85.12,
-    "train_clean": 70.0,
-    "valid": 91.26,
+    "train": {"nats": math.log(85.12), "count": 9},
+    "train_clean": {"nats": math.log(70.0), "count": 9},
+    "valid": {"nats": math.log(91.26), "count": 9},
     "valid_averaged": None,
     "tokens_per_second": 12345.6,
 }
-STATUS = Status(3, 12, 84.03, 12345.6, 0.25, 75.0)
+STATUS = Status(3, 12, PERPLEXITY, math.log(84.03), 12345.6, 0.25, 75.0)
 
 
 def shown(terminal: bool, *, note: bool = False) -> str:
@@ -33,7 +35,7 @@ def shown(terminal: bool, *, note: bool = False) -> str:
         display._bar[0].refresh()
     if note:
         display.note("take [care]")
-    display.epoch(METRICS)
+    display.epoch(METRICS, PERPLEXITY)
     display.end()
     return file.getvalue()
 
@@ -62,9 +64,9 @@ def test_a_note() -> None:
 
 
 def test_numbers_that_are_missing_or_large() -> None:
-    metrics: dict[str, Any] = METRICS | {"train_clean": None, "valid": float("inf")}
+    metrics: dict[str, Any] = METRICS | {"train_clean": None, "valid": {"nats": 800.0, "count": 9}}
     file = io.StringIO()
     display = Display(Console(file=file, width=200))
     display.begin("x")
-    display.epoch(metrics)
+    display.epoch(metrics, PERPLEXITY)
     assert file.getvalue() == "x  epoch  3  train 85.1  valid inf  12,346 tokens/s\n"

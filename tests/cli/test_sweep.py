@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
+from noisin import training
 from noisin.cli import sweep as command
 from noisin.experiments import sweep
 from noisin.experiments.collection import collect
-from noisin.training import RunRecord, Trainer
+from noisin.training import RunRecord
 from tests.cli.run import in_process, noisin
 from tests.training.toy import result, wait_for
 
@@ -140,7 +141,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     assert {n for task, n in states(out / "killed").items() if task[1] == "COMPLETE"} == {1}
     assert sum(n for task, n in states(out / "killed").items() if task[1] == "COMPLETE") == POINTS
     for run in dice.sample(list(runs), min(3, POINTS)):
-        Trainer(run.config, tmp_path / run.folder.name).fit()
+        training.run(run.config, tmp_path / run.folder.name)
         assert result(run.folder) == result(tmp_path / run.folder.name)
     assert f"{POINTS}/{POINTS} done" in said
     assert len([line for line in printed.splitlines() if line.startswith("lr-")]) == POINTS
@@ -299,7 +300,7 @@ def test_other_data_are_refused(text: Path, tmp_path: Path, capsys: Any) -> None
     (task,) = sweep.read(path).tasks
     config = task.runs[0].config
     folder = tmp_path / "out" / "mine" / f"x-{config.hash()[:12]}"
-    Trainer(config, folder).fit()
+    training.run(config, folder)
     assert RunRecord(folder).summary is not None
     (copy / "train.txt").write_text((text / "train.txt").read_text() + "a new line\n")
     assert in_process("sweep", path, "--out", str(tmp_path / "out")) == 2

@@ -123,7 +123,7 @@ def test_bad_use() -> None:
     with pytest.raises(InvalidValue, match="seed must be"):
         Windows(ids, 2, 3, seed=-1)
     with pytest.raises(InvalidType, match="float64 of shape"):
-        Windows(np.zeros(100), 2, 3)  # type: ignore[arg-type]
+        Windows(np.zeros(100), 2, 3)
     with pytest.raises(InvalidType, match=r"shape \(10, 10\)"):
         Windows(ids.reshape(10, 10), 2, 3)
     with pytest.raises(NoisinError, match="varies by epoch"):

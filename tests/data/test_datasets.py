@@ -132,7 +132,7 @@ def test_names_that_are_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Unavailable, match="cannot be read: File name too long"):
         load("ptb", "x" * 5000)
     with pytest.raises(InvalidType, match="expected the name or path of a corpus, got 3"):
-        load(3)  # type: ignore[arg-type]
+        load(3)
 
 
 def test_a_folder_for_what_is_not_looked_for(folder: Path) -> None:

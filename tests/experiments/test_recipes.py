@@ -14,7 +14,7 @@ from noisin.experiments import presets
 from noisin.experiments.paper import recipes, results
 from noisin.models import PRESETS
 from noisin.tasks import Observation
-from noisin.training import RunConfig, Trainer
+from noisin.training import RunConfig
 from noisin.training.build import build_model, build_noise
 from tests.training import toy
 
@@ -41,7 +41,7 @@ def test_a_recipe_is_its_cell(cell: results.Cell, reading: recipes.Dropout) -> N
     assert config.data.name == cell.corpus
     assert (config.model.num_layers, config.model.hidden_size) == PRESETS[cell.size]
     assert rates(config) == DROPOUT[reading if cell.dropout else None]
-    noise = build_noise(config.noise)
+    noise: Any = build_noise(config.noise)
     if noise is None:
         assert cell.gamma is None
     else:
@@ -70,9 +70,9 @@ def test_the_noise_of_the_small_has_one_std(corpus: str) -> None:
     for name in small:
         config = recipes.config(name)
         assert (config.model.num_layers, config.model.hidden_size) == PRESETS["small"]
-        noise = build_noise(config.noise)
+        noise: Any = build_noise(config.noise)
         assert noise is None or noise.std == pytest.approx(0.5)
-        assert noise is None or name.endswith(f"-{config.noise.family}")  # type: ignore[union-attr]
+        assert noise is None or name.endswith(f"-{config.noise.family}")
 
 
 def test_figure_1() -> None:
@@ -136,9 +136,9 @@ def test_every_recipe_is_built_and_takes_a_step(name: str) -> None:
 def test_the_trainer_takes_a_recipe(name: str, tmp_path: Path) -> None:
     flags: dict[str, Any] = {"model": TOY, "train": SMALLER, "threads": 1}
     (config,) = presets.read(name).configs(flags).values()
-    record = Trainer(config, tmp_path / name).fit(CORPUS)
+    record = toy.train(config, tmp_path / name, CORPUS)
     assert record.summary is not None
-    assert record.summary["best"]["test"] > 1
+    assert record.summary["best"]["test"]["nats"] > 0
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from noisin.experiments.collection import Collection, collect
 from noisin.experiments.paper import recipes, results, sheets, tables
 from noisin.experiments.records import point
 from noisin.experiments.seeds import Mean
-from noisin.training import Trainer
+from noisin.training import RunConfig
 from noisin.training.record import RunRecord
 from tests.experiments import records
 from tests.training import toy
@@ -72,8 +72,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = dataclasses.replace(toy.corpus(), sha256=DATASETS["ptb"].digest)
     for seed in (1, 2):
         flags = {"seed": seed, "threads": 1, "train": {"epochs": 1, "clean_tokens": 0}}
-        config = recipes.RunConfig.parse(merge(recipes.RECIPES[GAUSSIAN], flags))
-        Trainer(config, out / f"seed-{seed}").fit(text)
+        config = RunConfig.parse(merge(recipes.RECIPES[GAUSSIAN], flags))
+        toy.train(config, out / f"seed-{seed}", text)
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,12 @@ from noisin.likelihoods import LIKELIHOODS, Bernoulli, Categorical, Gaussian, Li
 
 
 @pytest.mark.parametrize("s", [50.0, 100.0, math.nan])
-def test_poisson_refuses_rates_that_torch_cannot_draw(s):
+def test_poisson_refuses_rates_that_torch_cannot_draw(s: Any) -> None:
     with pytest.raises(InvalidValue, match=r"likelihoods\.Poisson: cannot draw counts at the rate"):
         Poisson().sample(torch.tensor([0.0, s]))
 
 
-def test_the_registry_names_every_likelihood():
+def test_the_registry_names_every_likelihood() -> None:
     assert {name: cls() for name, cls in LIKELIHOODS.items()} == {
         "bernoulli": Bernoulli(),
         "gaussian": Gaussian(variance=1.0),
@@ -30,7 +31,7 @@ def test_the_registry_names_every_likelihood():
     }
 
 
-def test_likelihoods_are_values():
+def test_likelihoods_are_values() -> None:
     assert Gaussian(2) == Gaussian(variance=2.0) != Gaussian()
     assert type(Gaussian(2).variance) is float
     assert Gaussian(np.float64(2.0)) in {Gaussian(2.0)}
@@ -77,7 +78,9 @@ NLL_ERRORS = [
 
 
 @pytest.mark.parametrize(("lik", "s", "x", "error", "message"), NLL_ERRORS)
-def test_errors_of_nll_and_of_the_statistic(lik, s, x, error, message):
+def test_errors_of_nll_and_of_the_statistic(
+    lik: Likelihood, s: Any, x: Any, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         lik.nll(s=s, x=x)
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
@@ -96,6 +99,6 @@ def test_errors_of_nll_and_of_the_statistic(lik, s, x, error, message):
         (torch.tensor(1.0), InvalidType, "likelihoods.Gaussian: variance must be a number, got tensor(1.) (Tensor). Pass a float, e.g. Gaussian(variance=1.0)."),
     ],
 )  # fmt: skip
-def test_errors_of_the_variance(variance, error, message):
+def test_errors_of_the_variance(variance: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         Gaussian(variance=variance)

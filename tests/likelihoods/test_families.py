@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def generator(seed: int = 1111) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def example(lik: Likelihood, dtype: torch.dtype = F64, shape: tuple[int, ...] = (4, 3)):
+def example(lik: Likelihood, dtype: torch.dtype = F64, shape: tuple[int, ...] = (4, 3)) -> Any:
     """A natural parameter and an observation that fits."""
     s = torch.randn(shape, dtype=dtype, generator=generator())
     return s, lik.sample(s, generator=generator(2))
@@ -62,7 +63,7 @@ ORACLES = {
 
 @pytest.mark.parametrize("lik", ALL, ids=repr)
 @pytest.mark.parametrize("shape", [(7,), (5, 4), (3, 5, 4)])
-def test_nll_agrees_with_scipy(lik, shape):
+def test_nll_agrees_with_scipy(lik: Likelihood, shape: tuple[int, ...]) -> None:
     s, x = example(lik, shape=shape)
     nll = lik.nll(s=s, x=x)
     assert nll.shape == x.shape == shape[: len(shape) - lik.event_dim]
@@ -110,7 +111,7 @@ def assert_exact(lik: Likelihood, found: Tensor, exact: list[float], zero: float
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_nll_and_its_gradient_are_exact_up_to_rounding(dtype):
+def test_nll_and_its_gradient_are_exact_up_to_rounding(dtype: torch.dtype) -> None:
     for lik, s, x in EXTREMES:
         s = torch.tensor(s, dtype=dtype)
         exact, slope = exact_nll(lik, s.tolist(), x)
@@ -124,12 +125,12 @@ def test_nll_and_its_gradient_are_exact_up_to_rounding(dtype):
         assert_exact(lik, gradient(nll, s), slope, zero)
 
 
-def test_tiny_nlls_are_not_rounded_to_zero():
+def test_tiny_nlls_are_not_rounded_to_zero() -> None:
     assert Bernoulli().nll(s=torch.tensor(80.0), x=torch.tensor(1)) > 1e-35
     assert Poisson().nll(s=torch.tensor(-80.0), x=torch.tensor(0)) > 1e-35
 
 
-def test_log_normalisers_and_moments_at_extreme_values():
+def test_log_normalisers_and_moments_at_extreme_values() -> None:
     s = torch.tensor(LINE, dtype=F64)
     np.testing.assert_allclose(Bernoulli().A(s), np.logaddexp(0, LINE), rtol=1e-15)
     p, q = special.expit(s.numpy()), special.expit(-s.numpy())
@@ -142,7 +143,7 @@ def test_log_normalisers_and_moments_at_extreme_values():
     np.testing.assert_allclose(variance, p * q, rtol=1e-12, atol=1e-16)
 
 
-def test_poisson_overflows_to_infinity():
+def test_poisson_overflows_to_infinity() -> None:
     for dtype, s in [(torch.float32, 88.8), (F64, 709.8)]:
         for x in (0, 1, 10**6):
             nll = partial(Poisson().nll, x=torch.tensor(x))
@@ -153,18 +154,18 @@ def test_poisson_overflows_to_infinity():
             assert gradient(nll, above - 0.2).isfinite()
 
 
-def test_a_count_of_zero_at_rate_zero_is_certain():
+def test_a_count_of_zero_at_rate_zero_is_certain() -> None:
     s = torch.tensor([-math.inf, -math.inf])
     assert Poisson().nll(s=s, x=torch.tensor([0, 2])).tolist() == [0.0, math.inf]
 
 
-def test_no_class_number_means_ignore():
+def test_no_class_number_means_ignore() -> None:
     x = torch.tensor([[-100]])
     with pytest.raises((IndexError, RuntimeError)):
         torch.func.vmap(lambda x: Categorical().nll(s=torch.zeros(1, 3), x=x))(x)
 
 
-def test_impossible_classes_have_probability_zero():
+def test_impossible_classes_have_probability_zero() -> None:
     s = torch.tensor([[0.0, -math.inf, -math.inf]] * 2)
     x = torch.tensor([0, 2])
     assert Categorical().nll(s=s, x=x).tolist() == [0.0, math.inf]
@@ -172,7 +173,7 @@ def test_impossible_classes_have_probability_zero():
     assert found.tolist() == [[0.0, 0.0, 0.0], [1.0, 0.0, -1.0]]
 
 
-def test_gaussian_nll_keeps_the_digits_of_the_difference():
+def test_gaussian_nll_keeps_the_digits_of_the_difference() -> None:
     s = torch.tensor([1e4, 1e4, -1e4])
     x = torch.tensor([1e4, 1e4 - 0.5, 1e4])
     half_log = 0.5 * math.log(2 * math.pi)
@@ -183,7 +184,9 @@ def test_gaussian_nll_keeps_the_digits_of_the_difference():
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 @pytest.mark.parametrize("lik", ALL, ids=repr)
-def test_nll_is_never_nan_nor_negative_over_the_whole_range(dtype, lik):
+def test_nll_is_never_nan_nor_negative_over_the_whole_range(
+    dtype: torch.dtype, lik: Likelihood
+) -> None:
     sizes = torch.tensor([0, 1e-30, 1e-3, 1, 17, 20.1, 37, 88.6, 88.8, 104, 709, 710, 1e3, 1e4])
     line = torch.cat([sizes, -sizes]).to(dtype)
     if lik.event_dim:
@@ -199,7 +202,7 @@ def test_nll_is_never_nan_nor_negative_over_the_whole_range(dtype, lik):
         assert not gradient(lambda s, x=x: lik.nll(s=s, x=x), s).isnan().any()
 
 
-def test_large_counts_keep_their_digits_in_single_precision():
+def test_large_counts_keep_their_digits_in_single_precision() -> None:
     x = torch.tensor([100, 1_000, 100_000, 10_000_000])
     s = x.float().log()
     expected = -stats.poisson.logpmf(x.numpy(), np.exp(s.double().numpy()))
@@ -208,7 +211,7 @@ def test_large_counts_keep_their_digits_in_single_precision():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("lik", ALL, ids=repr)
-def test_half_precision_is_evaluated_in_single(lik, dtype):
+def test_half_precision_is_evaluated_in_single(lik: Likelihood, dtype: torch.dtype) -> None:
     s, x = example(lik, dtype)
     nll = lik.nll(s=s, x=x)
     assert nll.dtype == torch.float32
@@ -218,13 +221,13 @@ def test_half_precision_is_evaluated_in_single(lik, dtype):
 
 @pytest.mark.parametrize("lik", ALL, ids=repr)
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (1, 1)])
-def test_empty_and_single_batches(lik, shape):
+def test_empty_and_single_batches(lik: Likelihood, shape: tuple[int, ...]) -> None:
     s, x = example(lik, shape=shape)
     assert lik.nll(s=s, x=x).shape == shape[: len(shape) - lik.event_dim]
     assert gradient(lambda s: lik.nll(s=s, x=x), s).isfinite().all()
 
 
-def test_the_statistic_of_each_likelihood():
+def test_the_statistic_of_each_likelihood() -> None:
     like = torch.zeros(2, 3, dtype=F64)
     ones = torch.ones(2, 3)
     assert torch.equal(Bernoulli().T(ones.bool(), like=like), ones.double())
@@ -235,7 +238,7 @@ def test_the_statistic_of_each_likelihood():
 
 
 @pytest.mark.parametrize("lik", ALL, ids=repr)
-def test_log_nu_is_real_also_of_integers(lik):
+def test_log_nu_is_real_also_of_integers(lik: Likelihood) -> None:
     x = torch.tensor([0, 1])
     assert lik.log_nu(x).dtype == torch.get_default_dtype()
     if not lik.event_dim:
@@ -244,7 +247,7 @@ def test_log_nu_is_real_also_of_integers(lik):
 
 @pytest.mark.parametrize("lik", [Bernoulli(), Poisson()], ids=repr)
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64, F64])
-def test_observations_may_be_integers(lik, dtype):
+def test_observations_may_be_integers(lik: Likelihood, dtype: torch.dtype) -> None:
     s, x = torch.tensor([0.3, -1.0]), torch.tensor([1, 0])
     assert torch.equal(lik.nll(s=s, x=x.to(dtype)), lik.nll(s=s, x=x.float()))
 
@@ -253,7 +256,7 @@ def test_observations_may_be_integers(lik, dtype):
 
 
 @pytest.mark.parametrize("lik", ALL, ids=repr)
-def test_gradcheck(lik):
+def test_gradcheck(lik: Likelihood) -> None:
     s, x = example(lik)
     s.requires_grad_()
     for f in (lik.A, lik.mean, lambda s: lik.nll(s=s, x=x), lambda s: lik.hessian(s)(0 * s + 1)):
@@ -262,7 +265,7 @@ def test_gradcheck(lik):
 
 
 @pytest.mark.parametrize("lik", [*ALL, Spin()], ids=repr)
-def test_torch_func_and_vmap(lik):
+def test_torch_func_and_vmap(lik: Likelihood) -> None:
     s, x = example(lik)
     first = torch.func.grad(lambda s: lik.nll(s=s, x=x).sum())
     torch.testing.assert_close(first(s), gradient(lambda s: lik.nll(s=s, x=x), s))
@@ -276,7 +279,7 @@ def test_torch_func_and_vmap(lik):
 
 
 @pytest.mark.parametrize("lik", ALL, ids=repr)
-def test_nll_compiles_into_one_graph(lik):
+def test_nll_compiles_into_one_graph(lik: Likelihood) -> None:
     s, x = example(lik)
     compiled = torch.compile(lik.nll, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(s, x), lik.nll(s, x))
@@ -286,7 +289,7 @@ def test_nll_compiles_into_one_graph(lik):
 
 
 @pytest.mark.parametrize("lik", ALL, ids=repr)
-def test_shapes_are_computed_without_values(lik):
+def test_shapes_are_computed_without_values(lik: Likelihood) -> None:
     s, x = example(lik)
     assert lik.nll(s.to("meta"), x.to("meta")).shape == lik.nll(s, x).shape
 
@@ -297,7 +300,7 @@ def test_shapes_are_computed_without_values(lik):
     data=st.data(),
 )
 @few
-def test_the_categorical_does_not_see_a_shift(s, shift, data):
+def test_the_categorical_does_not_see_a_shift(s: Any, shift: float, data: Any) -> None:
     x = torch.tensor(data.draw(st.integers(0, len(s) - 1)))
     shifted = torch.tensor(s, dtype=F64) + shift
     same = shifted - shift  # what is left of s after rounding
@@ -311,7 +314,7 @@ def test_the_categorical_does_not_see_a_shift(s, shift, data):
 
 @given(s=st.floats(-700, 700), x=st.integers(0, 1))
 @few
-def test_bernoulli_is_a_categorical_of_two(s, x):
+def test_bernoulli_is_a_categorical_of_two(s: Any, x: Any) -> None:
     pair = torch.tensor([0.0, s], dtype=F64)
     two = Categorical().nll(s=pair, x=torch.tensor(x))
     one = Bernoulli().nll(s=pair[1], x=torch.tensor(x))
@@ -326,7 +329,7 @@ DRAWS = 20_000
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64, torch.bfloat16])
 @pytest.mark.parametrize("s", [-2.0, 0.0, 1.5])
-def test_draws_follow_their_law(s, dtype):
+def test_draws_follow_their_law(s: Any, dtype: torch.dtype) -> None:
     at = torch.full((DRAWS,), s, dtype=dtype)
     x = Gaussian(variance=2.0).sample(at, generator=generator())
     assert x.dtype == dtype
@@ -343,7 +346,7 @@ def test_draws_follow_their_law(s, dtype):
 
 
 @pytest.mark.parametrize("lik", ALL, ids=repr)
-def test_no_gradient_flows_through_a_draw(lik):
+def test_no_gradient_flows_through_a_draw(lik: Likelihood) -> None:
     s = torch.randn(4, 3, requires_grad=True)
     x = lik.sample(s)
     assert not x.requires_grad

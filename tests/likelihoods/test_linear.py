@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -38,7 +39,13 @@ def full_nll(
     return nll if reduction == "none" else getattr(nll, reduction)()
 
 
-def linear_problem(lead, H=3, O=5, bias=True, seed=0):  # noqa: E741
+def linear_problem(
+    lead: tuple[int, ...],
+    H: int = 3,
+    O: int = 5,  # noqa: E741
+    bias: bool = True,
+    seed: int = 0,
+) -> Any:
     g = generator(seed)
     z, V, b = (
         torch.randn(shape, dtype=F64, generator=g, requires_grad=True)
@@ -67,7 +74,14 @@ def first_and_second_gradients(nll: Tensor, inputs: list[Tensor]) -> list[Tensor
     reduction=st.sampled_from(REDUCTIONS),
 )
 @few
-def test_linear_nll_is_the_full_computation(lead, H, O, bias, chunk_size, reduction):  # noqa: E741
+def test_linear_nll_is_the_full_computation(
+    lead: tuple[int, ...],
+    H: int,
+    O: int,  # noqa: E741
+    bias: bool,
+    chunk_size: int | None,
+    reduction: str,
+) -> None:
     problem = linear_problem(lead, H, O, bias)
     inputs = [t for t in problem if t.requires_grad]
     chunked = linear_nll(*problem, chunk_size=chunk_size, reduction=reduction)
@@ -81,10 +95,10 @@ def test_linear_nll_is_the_full_computation(lead, H, O, bias, chunk_size, reduct
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("bias", [True, False])
-def test_linear_nll_gradcheck(bias, reduction):
+def test_linear_nll_gradcheck(bias: bool, reduction: str) -> None:
     z, V, x, *rest = linear_problem((5,), bias=bias)
 
-    def f(z, V, *rest):
+    def f(z: Any, V: Any, *rest: Any) -> Any:
         return linear_nll(z, V, x, *rest, chunk_size=2, reduction=reduction)
 
     assert torch.autograd.gradcheck(f, (z, V, *rest))
@@ -93,7 +107,7 @@ def test_linear_nll_gradcheck(bias, reduction):
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("frozen", [(0,), (1,), (3,), (0, 1), (0, 1, 3)])
-def test_linear_nll_with_some_inputs_frozen(frozen, reduction):
+def test_linear_nll_with_some_inputs_frozen(frozen: str, reduction: str) -> None:
     problem = linear_problem((7,))
     for k in frozen:
         problem[k].requires_grad_(False)
@@ -108,12 +122,12 @@ def test_linear_nll_with_some_inputs_frozen(frozen, reduction):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_linear_nll_with_tied_weights(reduction):
+def test_linear_nll_with_tied_weights(reduction: str) -> None:
     """z comes from the same weight; what V itself contributes is a partial derivative."""
     _, _, x, b = linear_problem((2, 4))
     weight = torch.randn(5, 3, dtype=F64, generator=generator(), requires_grad=True)
 
-    def derivatives(f, order):
+    def derivatives(f: Any, order: int) -> Any:
         V = weight.t()
         z = V.t()[x].tanh()  # depends on V itself, not only on what V is a view of
         return order(f(z, V, x, b, reduction=reduction), [weight, z, V])
@@ -123,7 +137,7 @@ def test_linear_nll_with_tied_weights(reduction):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_linear_nll_goes_backward_twice(reduction):
+def test_linear_nll_goes_backward_twice(reduction: str) -> None:
     """The gradients of the first pass were handed over, and may have been changed since."""
     problem = linear_problem((7,))
     z, V, _, b = problem
@@ -139,7 +153,7 @@ def test_linear_nll_goes_backward_twice(reduction):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_linear_nll_without_gradient_and_under_torch_func(reduction):
+def test_linear_nll_without_gradient_and_under_torch_func(reduction: str) -> None:
     z, V, x, b = linear_problem((7,))
     with torch.no_grad():
         nll = linear_nll(z, V, x, b, chunk_size=3, reduction=reduction)
@@ -161,16 +175,16 @@ def test_linear_nll_without_gradient_and_under_torch_func(reduction):
     "ignore:.torch.jit.script. is deprecated"
 )  # by torch's own dual numbers
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_linear_nll_in_forward_mode_and_with_batched_gradients(reduction):
+def test_linear_nll_in_forward_mode_and_with_batched_gradients(reduction: str) -> None:
     z, V, x, b = linear_problem((7,))
     direction = torch.randn(V.shape, dtype=F64, generator=generator())
 
-    def along(f):
+    def along(f: Any) -> Any:
         with forward_ad.dual_level():
             nll = f(z, forward_ad.make_dual(V.detach(), direction), x, b, reduction=reduction)
             return forward_ad.unpack_dual(nll).tangent
 
-    def jacobian(f):
+    def jacobian(f: Any) -> Any:
         g = partial(f, x=x, bias=b, reduction=reduction)
         return torch.autograd.functional.jacobian(g, (z, V), vectorize=True)
 
@@ -179,7 +193,7 @@ def test_linear_nll_in_forward_mode_and_with_batched_gradients(reduction):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_linear_nll_under_autocast(reduction):
+def test_linear_nll_under_autocast(reduction: str) -> None:
     problem = [t.float() if t.is_floating_point() else t for t in linear_problem((7,))]
     inputs = [t.detach().requires_grad_() for t in problem if t.is_floating_point()]
     z, V, b = inputs
@@ -197,7 +211,7 @@ def test_linear_nll_under_autocast(reduction):
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_linear_nll_in_less_precision(dtype, reduction):
+def test_linear_nll_in_less_precision(dtype: torch.dtype, reduction: str) -> None:
     """As close to float64 as the precision allows, in whatever number of chunks."""
     exact = linear_problem((300,), H=8, O=20)
     rough = [t.detach().to(dtype).requires_grad_() for t in (exact[0], exact[1], exact[3])]
@@ -213,7 +227,7 @@ def test_linear_nll_in_less_precision(dtype, reduction):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_linear_nll_of_extreme_logits(reduction):
+def test_linear_nll_of_extreme_logits(reduction: str) -> None:
     """Where the largest logit is far away, and where a class is impossible."""
     x = torch.tensor([0, 1, 2])
     z = torch.tensor([[1.0], [-1.0], [300.0]], dtype=F64, requires_grad=True)
@@ -234,7 +248,7 @@ class LargestTensor(TorchDispatchMode):
 
     size = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = {t.untyped_storage()._cdata for t in tensors_of((args, kwargs))}
         out = func(*args, **(kwargs or {}))
         for t in tensors_of(out):
@@ -247,14 +261,14 @@ def tensors_of(tree: object) -> list[Tensor]:
     return [t for t in tree_leaves(tree) if isinstance(t, Tensor)]
 
 
-def largest_tensor(f: Callable[..., Tensor], *args) -> int:
+def largest_tensor(f: Callable[..., Tensor], *args: Any) -> int:
     with LargestTensor() as largest:
         f(*args).sum().backward()
     return largest.size
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_linear_nll_never_holds_all_logits(bias):
+def test_linear_nll_never_holds_all_logits(bias: bool) -> None:
     H, outputs, lead, chunk_size = 3, 48, (8, 5), 7
     problem = linear_problem(lead, H, outputs, bias)
     rows = math.prod(lead)
@@ -266,7 +280,7 @@ def test_linear_nll_never_holds_all_logits(bias):
     )
 
 
-def test_linear_nll_saves_no_logits_for_the_backward_pass():
+def test_linear_nll_saves_no_logits_for_the_backward_pass() -> None:
     saved = []
     z, V, x, b = linear_problem((40,), H=3, O=50)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.numel()), lambda t: t):
@@ -278,7 +292,7 @@ def test_linear_nll_saves_no_logits_for_the_backward_pass():
     assert max(saved) == 40 * 50
 
 
-def test_gradients_that_are_not_needed_take_no_memory():
+def test_gradients_that_are_not_needed_take_no_memory() -> None:
     H, outputs = 40, 48
     z, V, x = linear_problem((6,), H, outputs, bias=False)
 
@@ -298,7 +312,7 @@ class Products(TorchDispatchMode):
 
     count = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._overloadpacket.__name__
         if name in ("mm", "addmm", "addmm_"):
             a, b = args[-2:]
@@ -307,7 +321,7 @@ class Products(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(("reduction", "products"), [("none", 4), ("sum", 3), ("mean", 3)])
-def test_a_reduced_nll_takes_three_products_and_no_other(reduction, products):
+def test_a_reduced_nll_takes_three_products_and_no_other(reduction: str, products: int) -> None:
     """Forward, and two for the gradients; without reduction the logits are computed again."""
     z, V, x, b = linear_problem((10,), H=3, O=7)
     with Products() as counted:
@@ -338,6 +352,6 @@ SHAPES = "expected z (..., H), V (H, O), x (...) and bias (O,). Of an nn.Linear 
         ((Z, V, TARGETS.float()), InvalidType, "likelihoods.Categorical: x must hold integer class numbers, got torch.float32. Convert one-hot or probability targets with x.argmax(-1)."),
     ],
 )  # fmt: skip
-def test_errors_of_linear_nll(arguments, error, message):
+def test_errors_of_linear_nll(arguments: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         linear_nll(*arguments)

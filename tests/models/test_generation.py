@@ -142,7 +142,7 @@ def test_a_model_that_diverged_is_refused() -> None:
     with pytest.raises(Unsupported, match="weights have diverged"):
         generate(lm, VOCAB)
     with pytest.raises(InvalidType, match="expected a LanguageModel, got Linear"):
-        generate(torch.nn.Linear(1, 1), VOCAB)  # type: ignore[arg-type]
+        generate(torch.nn.Linear(1, 1), VOCAB)
 
 
 def test_more_words_than_there_are_is_all_of_them() -> None:

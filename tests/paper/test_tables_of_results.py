@@ -16,7 +16,8 @@ import pytest
 
 from noisin import noise
 from noisin.errors import InvalidValue
-from noisin.experiments.paper.results import CELLS, CLAIMS, NOTES, SYSTEMS, Cell, results
+from noisin.experiments.paper import results
+from noisin.experiments.paper.results import CELLS, CLAIMS, NOTES, SYSTEMS, Cell
 from noisin.noise import ranges
 
 NUMBER = r"-?\d+(?:\.\d+)?"

@@ -15,7 +15,7 @@ from noisin import noise
 from noisin.errors import InvalidType
 from tests.cases import F, H
 
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 X = (6, 2, F)
 LAYERS = {
     "tanh": (noisin.RNN, noisin.RNNCell, nn.RNNCell, {}),

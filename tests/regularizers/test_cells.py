@@ -17,7 +17,7 @@ from noisin.regularizers import DropoutLSTMCell, Masks
 from tests import stats
 
 F, H, N = 3, 4, 2
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 
 
 def equations(
@@ -117,7 +117,8 @@ def test_the_papers_special_case_is_inexact() -> None:
 
 def test_noise_composes_with_dropout() -> None:
     """The paper's D + noise: the dropout LSTM is just another transition."""
-    cell = noisin.Noisy(DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, **D64), noise.Gaussian(0.5))
+    inner = DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, **D64)
+    cell = noisin.Noisy(inner, noise.Gaussian(0.5))
     x, eps = torch.randn(5, N, F, **D64), torch.randn(5, N, H, **D64)
     torch.manual_seed(7)  # of the masks: the noise is given
     z, (z_n, c_n) = noisin.unroll(cell, x, eps=eps)
@@ -129,7 +130,7 @@ def test_noise_composes_with_dropout() -> None:
         assert_close(z[t], state[0])
     assert_close((z_n, c_n), state)
     z.sum().backward()
-    assert cell.cell.weight_hh.grad.any()
+    assert inner.weight_hh.grad.any()
     with noisin.noise_off(cell):  # dropout is not noise's to switch
         assert not torch.equal(noisin.unroll(cell, x)[0], noisin.unroll(cell, x)[0])
 

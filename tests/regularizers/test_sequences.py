@@ -138,4 +138,4 @@ def test_bad_rates(name: str, rate: Any) -> None:
 
 def test_bad_lock() -> None:
     with pytest.raises(InvalidValue, match="locked must be True or False, got 2"):
-        Dropouts(locked=2)  # type: ignore[arg-type]
+        Dropouts(locked=2)

@@ -30,7 +30,7 @@ def pieces() -> Pieces:
 def test_every_frame_is_scored_once_and_padding_never() -> None:
     task = Music(pieces(), batch_size=2, eval_batch_size=3)
     for split, lengths in (("train", LENGTHS), ("train_clean", LENGTHS), ("valid", (2, 6))):
-        batches = list(task.batches(split))  # type: ignore[arg-type]
+        batches = list(task.batches(split))
         assert sum(batch.count for batch in batches) == sum(lengths)
         for batch in batches:
             assert not batch.carries
@@ -55,7 +55,7 @@ def test_an_epoch_is_every_piece_once_in_an_order_of_its_own() -> None:
         return [
             n
             for batch in task.batches("train", epoch=epoch, start=start)
-            for n in batch.scored.sum(0).tolist()  # type: ignore[union-attr]
+            for n in batch.scored.sum(0).tolist()
         ]
 
     assert sorted(order(0)) == sorted(LENGTHS)

@@ -61,7 +61,8 @@ def test_what_is_saved_is_loaded(checkpoints: Checkpoints) -> None:
 
 def test_the_last_two_and_the_best_are_kept(checkpoints: Checkpoints) -> None:
     """And the best that the last but one knew, in case that the last is damaged."""
-    best, kept = {}, []
+    best: dict[str, int] = {}
+    kept = []
     for step, improves in enumerate([True, False, False, True, False, True, True], start=1):
         best = save(checkpoints, step, best, ["raw"] if improves else [])
         kept.append(checkpoints.numbers())

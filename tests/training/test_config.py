@@ -182,7 +182,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_a_config_is_frozen() -> None:
     with pytest.raises(ValidationError):
-        RunConfig().train.lr = 3.0  # type: ignore[misc]
+        RunConfig().train.lr = 3.0
 
 
 def test_the_defaults_are_the_papers_recipe() -> None:

@@ -20,13 +20,13 @@ from torch.testing import assert_close
 
 import noisin
 from noisin import noise, training
+from noisin.data import Batch
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import presets
 from noisin.models import CELLS, Dropouts, LanguageModel, detach
 from noisin.noise import Gaussian
 from noisin.noise.sampling import Shard, set_shard
 from noisin.training import RunRecord
-from noisin.training.build import noisy_loss
 from noisin.training.record import TIMES
 from noisin.training.runtime import distributed
 from noisin.training.runtime.workers import Workers
@@ -82,14 +82,15 @@ def test_shares_have_the_loss_and_the_gradient_of_the_whole(name: str, K: int) -
     whole = LanguageModel(WORDS, hidden_size=4, noise=Gaussian(0.5), **SETTINGS[name]).double()
     words = torch.randint(WORDS, (2 * T + 1, N))
 
-    def run(lm: LanguageModel, own: slice) -> tuple[list[Tensor], Tensor]:
+    def run(lm: LanguageModel, own: slice) -> tuple[list[Any], Tensor]:
         torch.manual_seed(2)
         losses, state = [], None
         for start in (0, T):
             x, target = words[start : start + T, own], words[start + 1 : start + T + 1, own]
-            loss, _, state = noisy_loss(lm, x, target, detach(state), K)
-            losses.append(loss)
-        sum(losses).backward()  # type: ignore[union-attr]
+            loss = lm.loss(Batch(x, target).repeat(K), detach(state))
+            state = loss.state
+            losses.append(loss.mean)
+        sum(losses).backward()
         return [*losses, *(p.grad for p in lm.parameters())], torch.get_rng_state()
 
     expected, stream = run(whole, slice(None))
@@ -152,7 +153,7 @@ def in_double_precision(_: int = 0) -> None:
 def assert_same_curves(one: Path, other: Path, rel: float = 1e-9) -> None:
     """Every number of every epoch, and of the summary, but for the rounding of sums."""
     first, second = (RunRecord(out) for out in (one, other))
-    lines = [[*record.metrics, record.summary["best"]] for record in (first, second)]  # type: ignore[index]
+    lines = [[*record.metrics, record.summary["best"]] for record in (first, second)]
     for a, b in zip(*lines, strict=True):
         assert a.keys() == b.keys()
         for name in a.keys() - {*TIMES, "checkpoint"}:

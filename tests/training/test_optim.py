@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -16,7 +18,7 @@ class Operations(TorchDispatchMode):
         super().__init__()
         self.names: set[str] = set()
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.names.add(func._overloadpacket.__name__)
         return func(*args, **(kwargs or {}))
 
@@ -31,8 +33,10 @@ CASES = [
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("ours", "torchs", "options"), CASES)
-def test_it_takes_the_steps_of_the_plain_one(ours, torchs, options, dtype):
-    def trained(build) -> list[torch.Tensor]:
+def test_it_takes_the_steps_of_the_plain_one(
+    ours: Any, torchs: Any, options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    def trained(build: Any) -> list[torch.Tensor]:
         torch.manual_seed(0)
         model = nn.LSTM(3, 4).to(dtype)
         x = torch.randn(5, 2, 3, dtype=dtype)
@@ -52,7 +56,7 @@ def test_it_takes_the_steps_of_the_plain_one(ours, torchs, options, dtype):
 @pytest.mark.parametrize(
     ("build", "kernel"), [(training.sgd, "_fused_sgd_"), (training.adamw, "_fused_adamw_")]
 )
-def test_the_fused_kernel_runs(build, kernel):
+def test_the_fused_kernel_runs(build: Any, kernel: str) -> None:
     weight = nn.Parameter(torch.ones(3))
     optimizer = build([weight], lr=0.1)
     weight.grad = torch.ones(3)
@@ -62,7 +66,7 @@ def test_the_fused_kernel_runs(build, kernel):
 
 
 @pytest.mark.parametrize("build", [sgd, adamw])
-def test_groups_of_parameters_have_options_of_their_own(build):
+def test_groups_of_parameters_have_options_of_their_own(build: Any) -> None:
     a, b, c = (nn.Parameter(torch.zeros(2)) for _ in range(3))
     optimizer = build([{"params": [a, b]}, {"params": c, "lr": 0.5}], lr=0.1)
     assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.5]
@@ -70,13 +74,13 @@ def test_groups_of_parameters_have_options_of_their_own(build):
 
 
 @pytest.mark.parametrize("build", [sgd, adamw])
-def test_elsewhere_one_call_serves_all_parameters(build):
+def test_elsewhere_one_call_serves_all_parameters(build: Any) -> None:
     optimizer = build([nn.Parameter(torch.zeros(2, device="meta"))], lr=0.1)
     assert not optimizer.defaults["fused"]
     assert optimizer.defaults["foreach"]
 
 
-def test_names_load_when_first_used():
+def test_names_load_when_first_used() -> None:
     assert {"Average", "adamw", "sgd"} <= set(dir(training))
     with pytest.raises(AttributeError, match="'noisin.training' has no attribute 'nonsense'"):
         _ = training.nonsense

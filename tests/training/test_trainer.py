@@ -241,7 +241,7 @@ def test_gamma_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("family", noisin.noise.FAMILIES)
 def test_every_family_can_be_built(family: str) -> None:
-    noise = build_noise(NoiseConfig(family=family, std=0.5))
+    noise: Any = build_noise(NoiseConfig(family=family, std=0.5))
     assert noise is not None
     assert noise.std == pytest.approx(0.5)
     half = NoiseConfig(family=family, gamma=noise.gamma, schedule={"kind": "linear", "epochs": 2})

@@ -88,7 +88,7 @@ def _find(file: str, folder: str | os.PathLike[str] | None) -> Path:
 
 def _pieces(content: bytes) -> list[list[Piece]]:
     try:
-        from scipy.io import loadmat  # type: ignore[import-untyped]
+        from scipy.io import loadmat
     except ImportError:
         raise Unavailable(
             "music: reading .mat files needs scipy. Install it: pip install 'noisin[music]'."

@@ -26,7 +26,7 @@ def search(text: Path, trials: int, sampler: str = "random", **options: Any) -> 
         "train.lr": Distribution(low=0.5, high=4.0),
         "model.tied": Distribution(choices=[True]),
     }
-    chosen = Search(trials=trials, sampler=sampler, space=space)  # type: ignore[arg-type]
+    chosen = Search(trials=trials, sampler=sampler, space=space)
     train = options.pop("train", {"epochs": 1, "bptt": 40})
     return Sweep(name="found", settings=toy.settings(text, **train), search=chosen, **options)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from noisin import training
 from noisin._util.lock import locked
 from noisin.errors import InvalidValue
 from noisin.experiments.sweep import Sweep, worker
@@ -51,7 +52,7 @@ def test_a_run_is_that_of_the_trainer(two: Sweep, text: Path, tmp_path: Path) ->
     """After another run in the same process, bit for bit."""
     toy.work(two, tmp_path)
     config = two.tasks[1].runs[0].config
-    Trainer(config, tmp_path / "alone").fit()
+    training.run(config, tmp_path / "alone")
     assert result(toy.folder(two, tmp_path, 1)) == result(tmp_path / "alone")
 
 
@@ -95,7 +96,7 @@ def test_what_fails_is_tried_again_by_the_next_command(
     fit = Trainer.fit
 
     def fails(self: Trainer, *args: Any) -> RunRecord:
-        if self.config.train.lr == 1.0:
+        if self.train.lr == 1.0:
             raise OSError(28, "No space left on device")
         return fit(self, *args)
 
@@ -119,7 +120,7 @@ def test_a_signal_saves_and_the_next_worker_goes_on(two: Sweep, tmp_path: Path) 
     assert told.trained == ["lr-2-seed-1111", "lr-1-seed-1111"]
     begun = {message["run"]: message["begun"] for message in told if "begun" in message}
     assert begun == {"lr-2-seed-1111": 0.0, "lr-1-seed-1111": 0.5}, "one epoch of two"
-    Trainer(two.tasks[0].runs[0].config, tmp_path / "alone").fit()
+    training.run(two.tasks[0].runs[0].config, tmp_path / "alone")
     assert result(toy.folder(two, tmp_path)) == result(tmp_path / "alone")
 
 
@@ -183,7 +184,7 @@ def test_what_is_over_is_told_once(two: Sweep, tmp_path: Path) -> None:
     toy.take(two, tmp_path, [socket.gethostname(), sleeper.pid])
     for task in two.tasks:
         run = task.runs[0]
-        Trainer(run.config, tmp_path / "toy" / f"{run.name}-{run.digest[:12]}").fit()
+        training.run(run.config, tmp_path / "toy" / f"{run.name}-{run.digest[:12]}")
     assert look() == [(0, "RUNNING"), (1, "WAITING")], "left to who is at it, or will be"
     sleeper.kill()
     sleeper.communicate()

@@ -37,7 +37,7 @@ def cases() -> Iterator[Any]:
             ("multiplicative", "additive"), SIZES, (False, True)
         ):
             name = "-".join([kernel, cell, mode[:4], sizes, *(["reverse"] if reverse else [])])
-            plan = Plan(cell.removesuffix("-proj"), mode, SIZES[sizes], reverse)  # type: ignore[arg-type]
+            plan = Plan(cell.removesuffix("-proj"), mode, SIZES[sizes], reverse)
             marks = [needs_compiler] if kernel == "c" else []
             yield pytest.param(kernel, plan, cell == "lstm-proj", id=name, marks=marks)
 
@@ -61,10 +61,10 @@ def tensors_of(
 
 def run(kernel: str, plan: Plan, x: Tensor, eps: Tensor, *rest: Tensor | None) -> Any:
     n = 2 if CELLS[plan.cell].carry else 1
-    state, w = rest[:n], Weights(*rest[n:])  # type: ignore[arg-type]
+    state, w = rest[:n], Weights(*rest[n:])
     with kernels.using(kernel):
-        assert kernels.kernel_for(x, eps, state, w) == kernel  # type: ignore[arg-type]
-        z, final = kernels.run(plan, x, eps, state, w)  # type: ignore[arg-type]
+        assert kernels.kernel_for(x, eps, state, w) == kernel
+        z, final = kernels.run(plan, x, eps, state, w)
     return (z, *final)
 
 
@@ -98,7 +98,7 @@ def test_sizes_around_those_of_vectors_and_tiles(kernel: str, H: int, N: int) ->
     for cell, threads in itertools.product(("lstm", "gru-read"), (1, 2)):
         plan = Plan(cell, "multiplicative", (N,) * 6 + (max(1, N // 2),) * 3)
         x, eps, state, w = tensors_of(plan, H=H, dtype=torch.float32)
-        w = Weights(*(None if v is None else (v / (1 + H**0.5)).detach() for v in w))  # type: ignore[arg-type]
+        w = Weights(*(None if v is None else (v / (1 + H**0.5)).detach() for v in w))
         outputs = []
         torch.set_num_threads(threads)
         try:
@@ -123,7 +123,7 @@ def test_gradients_only_where_they_are_asked_for(kernel: str, plan: Plan, projec
         if tensor is None:
             continue
         given = [t if t is None or j == k else t.detach() for j, t in enumerate(every)]
-        outputs = run(kernel, plan, given[0], eps, *given[1:])  # type: ignore[arg-type]
+        outputs = run(kernel, plan, given[0], eps, *given[1:])
         (found,) = torch.autograd.grad(weighted(outputs), [tensor])
         assert_close(found, next(gradients), rtol=1e-10, atol=1e-11)
 
@@ -148,7 +148,7 @@ def test_second_derivatives_by_grad_and_by_backward(kernel: str, linear: bool) -
     """Where the buffers have no graph, nothing may be silently wrong."""
     plan = Plan("lstm", "multiplicative", (3, 3, 2))
     x, eps, state, w = tensors_of(plan)
-    found = {}
+    found: dict[str, Any] = {}
     for name in ("reference", kernel):
         z = run(name, plan, x, eps, *state, *w)[0]
         loss = z.sum() if linear else z.pow(3).sum()
