@@ -12,6 +12,7 @@ import noisin
 from noisin import analysis, likelihoods, noise
 from noisin.errors import InvalidType, InvalidValue
 from noisin.objective import Batch
+from tests.pairwise import table
 
 T, N, F, H, O = 5, 4, 2, 3, 6  # noqa: E741
 D64: dict[str, Any] = {"dtype": torch.float64}
@@ -85,9 +86,9 @@ def test_on_other_data_fed_back_noise_can_lower_the_risk() -> None:
     assert risk.difference < -6 * risk.stderr
 
 
-@pytest.mark.parametrize("feedback", [True, False])
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("lik", LIKELIHOODS, ids=str)
+@pytest.mark.parametrize(
+    ("lik", "layers", "feedback"), table(LIKELIHOODS, [1, 2], [True, False]), ids=str
+)
 def test_the_fisher_estimate_is_the_kl_of_small_noise(
     lik: Any, layers: int, feedback: bool
 ) -> None:

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from noisin.recurrent.stack import NoisyStack
 from tests.cases import ALL, KINDS, PLAIN, UNFED, Case, F
+from tests.pairwise import table
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
 
@@ -43,7 +44,7 @@ def function_of_everything(
 
 @pytest.mark.parametrize("case", ALL, ids=str)
 def test_gradcheck(case: Case) -> None:
-    """Every cell × mode × feedback × placement × direction: input, state, noise and weights."""
+    """With respect to input, state, noise and weights."""
     function, tensors = function_of_everything(case, case.make())
     assert gradcheck(function, tensors, fast_mode=True)
 
@@ -64,9 +65,11 @@ def test_gradcheck_packed(case: Case) -> None:
     assert gradcheck(function, tensors, fast_mode=True)
 
 
-@pytest.mark.parametrize("loss", ["linear", "nonlinear"])
-@pytest.mark.parametrize("way", ["autograd.grad", "backward"])
-@pytest.mark.parametrize("case", PLAIN + UNFED, ids=str)
+@pytest.mark.parametrize(
+    ("case", "way", "loss"),
+    table(PLAIN + UNFED, ["autograd.grad", "backward"], ["linear", "nonlinear"]),
+    ids=str,
+)
 def test_second_order_gradients_are_right(case: Case, way: str, loss: str) -> None:
     """The gradient of a gradient penalty against finite differences of the penalty."""
     rnn = case.make()

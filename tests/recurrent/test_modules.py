@@ -18,6 +18,7 @@ from noisin import noise
 from noisin.errors import InvalidValue
 from tests import oracle, stats
 from tests.cases import ALL, KINDS, LAYOUTS, PLAIN, UNFED, Case, F, H
+from tests.pairwise import table
 
 LENGTHS = [4, 2, 5, 1]
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
@@ -62,7 +63,7 @@ def outputs_of(layout: str, output: Any) -> list[Tensor]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", ALL, ids=str)
 def test_equals_the_oracle(case: Case, layout: str) -> None:
-    """Every cell × mode × feedback × placement × direction × layout, given the noise."""
+    """Cells, modes, feedback, placements, directions, each in every layout, given the noise."""
     rnn = case.make(batch_first=layout == "batch-first")
     sequences = sequences_of(layout)
     T, N = max(map(len, sequences)), len(sequences)
@@ -89,9 +90,15 @@ def test_without_bias_with_one_step_and_zero_state(case: Case, bias: bool) -> No
         assert_close(got, want)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("switch", ["eval", "noise None", "noise_off", "per-layer None"])
-@pytest.mark.parametrize("case", [c for c in PLAIN + UNFED if KINDS[c.kind][1]], ids=str)
+@pytest.mark.parametrize(
+    ("case", "switch", "layout"),
+    table(
+        [c for c in PLAIN + UNFED if KINDS[c.kind][1]],
+        ["eval", "noise None", "noise_off", "per-layer None"],
+        LAYOUTS,
+    ),
+    ids=str,
+)
 def test_without_noise_it_is_torch(case: Case, switch: str, layout: str) -> None:
     """Bit for bit, with torch's state_dict loaded strictly in both directions."""
     theirs = case.make_torch(batch_first=layout == "batch-first")
@@ -295,10 +302,11 @@ def test_a_sequence_does_not_feel_its_batch(lengths: list[int], bi: bool) -> Non
         assert_close(c_n[:, n], c)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("noisy_layers", ["all", "last"])
-@pytest.mark.parametrize("share", ["step", "sequence"])
-@pytest.mark.parametrize("case", PLAIN + UNFED, ids=str)
+@pytest.mark.parametrize(
+    ("case", "share", "noisy_layers", "layout"),
+    table(PLAIN + UNFED, ["step", "sequence"], ["all", "last"], LAYOUTS),
+    ids=str,
+)
 def test_sample_eps_is_what_forward_draws(
     case: Case, share: str, noisy_layers: str, layout: str
 ) -> None:

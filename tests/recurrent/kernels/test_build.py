@@ -17,9 +17,19 @@ from noisin.recurrent.kernels import build, native
 needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
 
 
+# The compiler takes ten seconds to inline everything, and one without.
+CHEAP = "-O1 '-DINLINE=static __attribute__((noinline, unused))'"
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, and a compiler that is in no hurry to optimize."""
     monkeypatch.setenv("NOISIN_CACHE", str(tmp_path / "cache"))
+    if native.library() is not None:
+        (compiler,) = build._compiler()
+        folder = tmp_path / "cheap"
+        folder.mkdir()
+        monkeypatch.setenv("CC", compiler_that(folder, f'exec {compiler} "$@" {CHEAP}'))
     return tmp_path / "cache" / "kernels"
 
 

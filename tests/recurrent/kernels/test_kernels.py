@@ -21,6 +21,7 @@ from noisin.recurrent import kernels
 from noisin.recurrent.functional import Weights
 from noisin.recurrent.kernels import native
 from noisin.recurrent.kernels.plan import CELLS, Plan
+from tests.pairwise import table
 
 KERNELS = ("eager", "c")
 SIZES = {"full": (4, 4, 4), "ragged": (5, 3, 3, 1), "one step": (3,), "one row": (1, 1)}
@@ -30,16 +31,14 @@ needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C 
 
 
 def cases() -> Iterator[Any]:
-    for kernel, cell in itertools.product(KERNELS, [*CELLS, "lstm-proj"]):
-        if (kernel, cell) == ("c", "lstm-proj"):
-            continue
-        for mode, sizes, reverse in itertools.product(
-            ("multiplicative", "additive"), SIZES, (False, True)
-        ):
-            name = "-".join([kernel, cell, mode[:4], sizes, *(["reverse"] if reverse else [])])
-            plan = Plan(cell.removesuffix("-proj"), mode, SIZES[sizes], reverse)
-            marks = [needs_compiler] if kernel == "c" else []
-            yield pytest.param(kernel, plan, cell == "lstm-proj", id=name, marks=marks)
+    axes = (KERNELS, (*CELLS, "lstm-proj"), ("multiplicative", "additive"), (*SIZES,))
+    for kernel, cell, mode, sizes, reverse in table(
+        *axes, (False, True), where=lambda kernel, cell, *_: (kernel, cell) != ("c", "lstm-proj")
+    ):
+        name = "-".join([kernel, cell, mode[:4], sizes, *(["reverse"] if reverse else [])])
+        plan = Plan(cell.removesuffix("-proj"), mode, SIZES[sizes], reverse)
+        marks = [needs_compiler] if kernel == "c" else []
+        yield pytest.param(kernel, plan, cell == "lstm-proj", id=name, marks=marks)
 
 
 def tensors_of(

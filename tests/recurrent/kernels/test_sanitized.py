@@ -2,7 +2,7 @@
 
 A driver (``sanitized/driver.c``) and the kernel are built with the address and the
 undefined-behaviour sanitizer, for each instruction set that the processor has. Here all pairs of
-settings occur; ``NOISIN_SHAPES=product`` runs all combinations, as ``make stress`` does.
+settings occur; ``NOISIN_PRODUCTS=all`` runs all combinations, as ``make stress`` does.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from noisin.recurrent.kernels import build
+from tests.pairwise import PRODUCTS
 
 HERE = Path(__file__).parent / "sanitized"
 LARGEST = 300
-RANGE = 50 if os.environ.get("NOISIN_SHAPES") == "product" else LARGEST
+RANGE = 50 if PRODUCTS else LARGEST
 SETS = {"baseline": (), "avx2": ("avx2", "fma"), "avx512": ("avx512f", "avx512dq", "fma")}
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 # Nothing inlined, which compiles in a second; sums in several pieces, however small; and nothing on
@@ -77,7 +78,7 @@ def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
 def test_no_shape_leaves_its_memory_or_is_wrong(
     instructions: str, first: int, tmp_path: Path
 ) -> None:
-    how = os.environ.get("NOISIN_SHAPES", "pairwise")
+    how = "product" if PRODUCTS else "pairwise"
     done = run(driver(tmp_path, instructions), how, first, first + RANGE - 1)
     assert done.returncode == 0, done.stderr[:3000]
     assert int(done.stdout.split()[0]) >= 2 * RANGE, done.stdout
