@@ -11,23 +11,25 @@ import pytest
 from rich.console import Console
 
 from noisin.cli import board
-from noisin.cli.board import Board
-from noisin.experiments.comparison import Row
+from noisin.cli.board import SweepBoard
+from noisin.experiments.comparison import ComparisonRow
 from noisin.experiments.sweep import Sweep
-from noisin.experiments.sweep.definition import Point
+from noisin.experiments.sweep.definition import SweepPoint
 from noisin.experiments.sweep.outcome import Outcome
-from noisin.experiments.sweep.standing import Progress, Standing, point_rows, write_rows
+from noisin.experiments.sweep.standing import Standing, SweepProgress, point_rows, write_rows
 
 OPEN = Outcome()
 
 
 def complete(valid: float | None, best: int = 3, epochs: int = 5) -> Outcome:
-    return Outcome("complete", Row("x", 1.0, valid, valid and valid - 1, best, epochs, 9.0))
+    return Outcome(
+        "complete", ComparisonRow("x", 1.0, valid, valid and valid - 1, best, epochs, 9.0)
+    )
 
 
 @pytest.fixture
 def sweep() -> Sweep:
-    points = [Point(name=name, settings={}) for name in ("[red]a", "b")]
+    points = [SweepPoint(name=name, settings={}) for name in ("[red]a", "b")]
     return Sweep(name="toy", points=points, seeds=[1, 2])
 
 
@@ -39,7 +41,7 @@ def shown(sweep: Sweep, *steps: Any, terminal: bool = False) -> str:
     console = Console(
         file=io.StringIO(), force_terminal=terminal, width=100, highlight=False, markup=False
     )
-    with Board(sweep, console) as shows:
+    with SweepBoard(sweep, console) as shows:
         for ends, statuses in steps:
             shows.show(standings(sweep, *ends), statuses)
         shows.say("something [b]else[/b]")
@@ -90,7 +92,7 @@ def test_the_time_left(monkeypatch: pytest.MonkeyPatch, sweep: Sweep) -> None:
     """At the speed of this session: what was done before says nothing about it."""
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    progress = Progress(runs=4, runs_per_task=1)
+    progress = SweepProgress(runs=4, runs_per_task=1)
     before = standings(sweep, complete(80.0), OPEN, OPEN, OPEN)
     assert progress.seconds_left(before, []) == math.inf
     now = 110.0
@@ -111,9 +113,11 @@ def test_a_pruned_point_of_a_search_is_done_with_all_its_seeds(sweep: Sweep) -> 
     task = sweep.tasks[0]
     standing = Standing(type(task)("x", (task.runs[0], sweep.tasks[1].runs[0])), ends)
     assert standing.is_over
-    assert Progress(runs=2, runs_per_task=2).over([standing]) == 2
+    assert SweepProgress(runs=2, runs_per_task=2).over([standing]) == 2
     assert not Standing(standing.task, (complete(3.0), OPEN)).is_over
-    assert Progress(runs=2, runs_per_task=2).over([Standing(standing.task, (complete(3.0), OPEN))])
+    assert SweepProgress(runs=2, runs_per_task=2).over(
+        [Standing(standing.task, (complete(3.0), OPEN))]
+    )
 
 
 def test_rows(sweep: Sweep, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from noisin.errors import InvalidValue
 from noisin.experiments import comparison
-from noisin.experiments.comparison import Row
+from noisin.experiments.comparison import ComparisonRow
 from noisin.experiments.pictures import learning_curves
 from noisin.training import RunRecord
 
@@ -41,11 +41,11 @@ def test_rows(tmp_path: Path) -> None:
     raw = write_record(tmp_path / "raw", [90.0, 70.0, 80.0])
     averaged = write_record(tmp_path / "averaged", [90.0, 70.0], weights="averaged")
     first, second = comparison.rows([raw, averaged])
-    assert first == Row("raw", 35.0, 70.0, 99.0, best_epoch=2, epochs=3, seconds=61.0)
+    assert first == ComparisonRow("raw", 35.0, 70.0, 99.0, best_epoch=2, epochs=3, seconds=61.0)
     assert first.gap == 35.0
     assert (second.valid, second.weights, second.counts) == (69.0, "averaged", True)
-    assert Row("x", None, 1.0, 1.0, 1, 1, 1.0).gap is None
-    assert Row("x", 1.0, None, None, 1, 1, 1.0).gap is None
+    assert ComparisonRow("x", None, 1.0, 1.0, 1, 1, 1.0).gap is None
+    assert ComparisonRow("x", 1.0, None, None, 1, 1, 1.0).gap is None
 
 
 def test_rows_of_raw_and_averaged_weights(tmp_path: Path) -> None:
@@ -115,11 +115,12 @@ def test_it_needs_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
-        "from noisin.experiments import comparison, figures, presets\n"
+        "from noisin.experiments import comparison, presets\n"
+        "from noisin.experiments.pictures import learning_curves\n"
         "from noisin.training.record import RunRecord\n"
         f"record = RunRecord({str(tmp_path / 'run')!r})\n"
         "print(comparison.rows([record])[0].valid)\n"
-        f"figures.learning_curves([record], Path({str(tmp_path / 'x.svg')!r}))\n"
+        f"learning_curves.learning_curves([record], Path({str(tmp_path / 'x.svg')!r}))\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -44,7 +44,7 @@ def write(
     return record
 
 
-def line(folder: Path, recipe: str = GAUSSIAN) -> tables.Line:
+def line(folder: Path, recipe: str = GAUSSIAN) -> tables.TableLine:
     (found,) = (
         line for line in tables.compare(3, collect(folder)).lines if line.result.recipe == recipe
     )

@@ -16,7 +16,8 @@ import pytest
 
 from noisin import noise
 from noisin.errors import InvalidValue
-from noisin.experiments.paper.results import CELLS, CLAIMS, NOTES, SYSTEMS, Cell, results
+from noisin.experiments.paper import results
+from noisin.experiments.paper.results import CELLS, CLAIMS, NOTES, SYSTEMS, TableCell
 from noisin.noise import ranges
 
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -165,7 +166,7 @@ def test_the_notes_quote_the_tables(note: results.Note) -> None:
     assert set(re.findall(r"(\d+\.\d) %", note.text)) <= gains
 
 
-def column(table: int, size: str, dropout: bool) -> list[Cell]:
+def column(table: int, size: str, dropout: bool) -> list[TableCell]:
     return [c for c in CELLS if (c.table, c.size, c.dropout) == (table, size, dropout)]
 
 

@@ -17,16 +17,16 @@ from noisin.cli.progress import QUIET, clock
 from noisin.experiments.seeds import number
 from noisin.experiments.sweep.definition import Sweep
 from noisin.experiments.sweep.outcome import ENDS, Outcome
-from noisin.experiments.sweep.standing import Progress, Standing, point_rows
+from noisin.experiments.sweep.standing import Standing, SweepProgress, point_rows
 
 
-class Board:
+class SweepBoard:
     """Shows a sweep: done, running, time left, best so far."""
 
     def __init__(self, sweep: Sweep, console: Console | None = None) -> None:
         self.console = console or Messages()
         self.total = sweep.count * sweep.runs_per_task
-        self.progress = Progress(self.total, sweep.runs_per_task)
+        self.progress = SweepProgress(self.total, sweep.runs_per_task)
         self.live: Live | None = None
         self._known: set[str] | None = None
         self._told = time.monotonic()

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from noisin._util.wording import message
 from noisin.cli.arguments import WholeNumber, require_text
-from noisin.cli.board import Board
+from noisin.cli.board import SweepBoard
 from noisin.cli.consoles import Results, tell
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
@@ -58,7 +58,7 @@ def sweep(
         raise Unsupported("noisin sweep needs Optuna: pip install 'noisin[sweep]'.")
     from noisin.experiments.sweep import driver
 
-    with Board(chosen) as board:
+    with SweepBoard(chosen) as board:
         standings = driver.run(chosen, out, jobs, storage, board.show, board.say)
     _print(point_rows(standings))
     tell(f"\nThe records are in {out / chosen.name}.")

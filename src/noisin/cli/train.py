@@ -14,7 +14,7 @@ from noisin.cli.consoles import Results, tell
 from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
 from noisin.experiments import comparison, presets
-from noisin.experiments.comparison import Row
+from noisin.experiments.comparison import ComparisonRow
 from noisin.experiments.pictures import learning_curves
 from noisin.experiments.seeds import number
 from noisin.training.config import RunConfig
@@ -83,7 +83,7 @@ def _picture(records: Sequence[RunRecord], folder: Path) -> str:
     return f", the learning curves in {path} (and .png)."
 
 
-def _print(rows: Sequence[Row]) -> None:
+def _print(rows: Sequence[ComparisonRow]) -> None:
     console = Results()
     console.width = max(console.width, 120)  # numbers are not to be cut, however narrow it is
     heads = ("train", "valid", "test", "gap", "best epoch", "time")

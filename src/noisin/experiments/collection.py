@@ -4,7 +4,7 @@
 >>> [(run.name, run.best["best_valid"]) for run in runs if run.complete]    # doctest: +SKIP
 [('compare-5c1d2ab0/no-noise', 78.1), ('compare-5c1d2ab0/noise', 71.9)]
 >>> runs.damaged                                      # doctest: +SKIP
-[Damaged(name='old', folder=PosixPath('runs/old'), reason='metrics.jsonl is damaged: ...')]
+[DamagedRecord(name='old', folder=PosixPath('runs/old'), reason='metrics.jsonl is damaged: ...')]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from noisin.errors import InvalidValue, NoisinError
 from noisin.experiments.records import End, Run
-from noisin.experiments.searching import Search
+from noisin.experiments.searching import FolderSearch
 from noisin.training import schemas
 from noisin.training.config import RunConfig
 from noisin.training.reading import read_object
@@ -28,7 +28,7 @@ NUMBERS = (*PERPLEXITIES, "lr", "noise_std", "seconds", "tokens_per_second")
 
 
 @dataclass(frozen=True)
-class Damaged:
+class DamagedRecord:
     """A record that cannot be used, and why."""
 
     name: str
@@ -39,7 +39,7 @@ class Damaged:
 class Collection(list[Run]):
     """Runs, in the order of their names, and beside them the records that cannot be used."""
 
-    def __init__(self, runs: Iterable[Run] = (), damaged: Iterable[Damaged] = ()) -> None:
+    def __init__(self, runs: Iterable[Run] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
         super().__init__(runs)
         self.damaged = list(damaged)
 
@@ -57,7 +57,7 @@ def collect(*folders: str | Path, note: Callable[[str], None] = lambda _: None) 
             found = "is no folder" if root.exists() else "is not there"
             raise InvalidValue(f"{root} {found}. Name a folder with runs that noisin train made.")
     base = Path(os.path.commonpath([root.resolve() for root in roots])) if roots else Path()
-    collection, search = Collection(), Search(note)
+    collection, search = Collection(), FolderSearch(note)
     for root in roots:
         for folder, problem in search.below(root):
             name = _name(folder, base)
@@ -66,7 +66,7 @@ def collect(*folders: str | Path, note: Callable[[str], None] = lambda _: None) 
                     raise InvalidValue(problem)
                 collection.append(_read(name, folder))
             except (NoisinError, OSError) as error:
-                collection.damaged.append(Damaged(name, folder, str(error)))
+                collection.damaged.append(DamagedRecord(name, folder, str(error)))
     collection.sort(key=lambda run: run.name)
     collection.damaged.sort(key=lambda record: record.name)
     return collection
@@ -120,7 +120,7 @@ def _end(folder: Path, config: RunConfig) -> tuple[End | None, str]:
     for end in get_args(End):
         path = folder / f"{end}.json"
         try:
-            note = read_object(path, schemas.Note)
+            note = read_object(path, schemas.EndNote)
         except InvalidValue as error:
             raise InvalidValue(f"{error} Or delete {path.name} to continue the run.") from None
         if note is not None and note["config"] == config.hash():

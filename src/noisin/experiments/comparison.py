@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """The raw or the averaged weights of one run at their best epoch, the lowest on valid.
 
     Attributes:
@@ -63,18 +63,18 @@ def train_all(
     return [Trainer(config, folder, progress, workers).fit() for folder, config in configs.items()]
 
 
-def rows(records: Iterable[RunRecord]) -> list[Row]:
+def rows(records: Iterable[RunRecord]) -> list[ComparisonRow]:
     """The rows of complete runs: one for the raw weights, and one for their average if kept."""
     return [row for record in records for row in _rows(record)]
 
 
-def best_row(record: RunRecord) -> Row:
+def best_row(record: RunRecord) -> ComparisonRow:
     """The row of a complete run that counts."""
     summary = _summary(record)
     return _row(record, summary, summary["best"])
 
 
-def _rows(record: RunRecord) -> list[Row]:
+def _rows(record: RunRecord) -> list[ComparisonRow]:
     summary = _summary(record)
     # The summaries of noisin 0.1 have the best weights only.
     bests = [summary[name] for name in WEIGHTS if summary.get(name)] or [summary["best"]]
@@ -90,8 +90,8 @@ def _summary(record: RunRecord) -> Mapping[str, Any]:
     return summary
 
 
-def _row(record: RunRecord, summary: Mapping[str, Any], best: Mapping[str, Any]) -> Row:
-    return Row(
+def _row(record: RunRecord, summary: Mapping[str, Any], best: Mapping[str, Any]) -> ComparisonRow:
+    return ComparisonRow(
         run=record.folder.name,
         train=best["train_clean"],
         valid=best["valid_averaged" if best["weights"] == "averaged" else "valid"],
@@ -104,7 +104,7 @@ def _row(record: RunRecord, summary: Mapping[str, Any], best: Mapping[str, Any])
     )
 
 
-def write_rows(table: Sequence[Row], path: Path) -> None:
+def write_rows(table: Sequence[ComparisonRow], path: Path) -> None:
     """Keep the rows beside the records, as JSON."""
     content = [asdict(row) | {"gap": row.gap} for row in table]
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())

@@ -23,7 +23,7 @@ from noisin.training.schedule import WEIGHTS, Weights
 
 
 @dataclass(frozen=True)
-class Point:
+class PointGroup:
     """The runs of one point.
 
     Attributes:
@@ -120,11 +120,11 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskGroup:
     """The points of one text and one model, the lowest validation perplexity first."""
 
     title: str
-    points: Sequence[Point]
+    points: Sequence[PointGroup]
 
     @property
     def runs(self) -> list[Run]:
@@ -132,20 +132,22 @@ class Task:
         return [run for point in self.points for run in point.all_runs]
 
 
-def tasks(runs: Iterable[Run]) -> list[Task]:
+def tasks(runs: Iterable[Run]) -> list[TaskGroup]:
     """Runs sorted into tasks and points. Of two texts by one name, the title tells the hash."""
     by_text = grouped(runs, lambda run: (words.task(run.config), run.text or "unknown"))
     titles = Counter(title for title, _ in by_text)
     return [
-        Task(title if titles[title] == 1 else f"{title} (text {text[:8]})", _points(some))
+        TaskGroup(title if titles[title] == 1 else f"{title} (text {text[:8]})", _points(some))
         for (title, text), some in sorted(by_text.items())
     ]
 
 
-def _points(runs: Sequence[Run]) -> list[Point]:
+def _points(runs: Sequence[Run]) -> list[PointGroup]:
     groups = list(grouped(runs, lambda run: run.point).values())
     names = words.points([some[0].config for some in groups])
-    points = [Point(name, *one_per_seed(some)) for name, some in zip(names, groups, strict=True)]
+    points = [
+        PointGroup(name, *one_per_seed(some)) for name, some in zip(names, groups, strict=True)
+    ]
     return sorted(points, key=_order)
 
 
@@ -155,7 +157,7 @@ def one_per_seed(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
     return chosen, [run for run in runs if run not in chosen]
 
 
-def _order(point: Point) -> tuple[Any, ...]:
+def _order(point: PointGroup) -> tuple[Any, ...]:
     valid = point.valid
     return not point.complete, math.inf if valid is None else valid.mean, point.label
 

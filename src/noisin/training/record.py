@@ -157,7 +157,7 @@ class RunRecord:
             raise InvalidValue(f"{place}: {error}. Put the whole file back.") from None
         if not isinstance(found, dict) or found.get("epoch") != epoch:
             raise InvalidValue(f"{place} must be that of epoch {epoch}, got {found!r:.60}.")
-        problem = misfit(found, schemas.Line)
+        problem = misfit(found, schemas.MetricsLine)
         if problem:
             raise InvalidValue(f"{place}: {problem} Put the whole file back.")
         return found

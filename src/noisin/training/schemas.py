@@ -27,7 +27,7 @@ class _Schema(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Line(_Schema):
+class MetricsLine(_Schema):
     """A line of ``metrics.jsonl``: an epoch that is over."""
 
     epoch: Epoch
@@ -41,7 +41,7 @@ class Line(_Schema):
     tokens_per_second: Amount = None
 
 
-class Best(_Schema):
+class BestLine(_Schema):
     """The best epoch in a summary."""
 
     epoch: Epoch
@@ -55,15 +55,15 @@ class Best(_Schema):
 class Summary(_Schema):
     """``summary.json``. Since noisin 0.2 it has the best raw weights and the best average too."""
 
-    best: Best
-    raw: Best | None = None
-    averaged: Best | None = None
+    best: BestLine
+    raw: BestLine | None = None
+    averaged: BestLine | None = None
     epochs: Epoch
     seconds: Annotated[float, Field(ge=0, le=1e12)]
     config: str = ""
 
 
-class Source(_Schema):
+class HashedSource(_Schema):
     """A text or a vocabulary, as ``environment.json`` identifies it."""
 
     sha256: str
@@ -72,12 +72,12 @@ class Source(_Schema):
 class Environment(_Schema):
     """``environment.json``. A record without it can be read, but not continued."""
 
-    data: Source = Source(sha256="")
-    vocabulary: Source = Source(sha256="")
+    data: HashedSource = HashedSource(sha256="")
+    vocabulary: HashedSource = HashedSource(sha256="")
     resumed: list[dict[str, Any]] = []
 
 
-class Note(_Schema):
+class EndNote(_Schema):
     """``diverged.json``, ``pruned.json`` and ``failed.json``."""
 
     config: str

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisin.errors import InvalidValue
 from noisin.experiments import words
-from noisin.experiments.group import Point, grouped, one_per_seed
+from noisin.experiments.group import PointGroup, grouped, one_per_seed
 from noisin.experiments.pictures import charts
 from noisin.experiments.pictures.axes import dress, perplexities, whole_epochs
 from noisin.experiments.pictures.charts import PLAIN, Style
@@ -34,11 +34,11 @@ RECIPES = ("figure1-clean", "figure1-noisy")
 class Selection:
     """The runs of the figure: those without noise, and those with it by growing std."""
 
-    clean: Point
-    noisy: tuple[Point, ...]
+    clean: PointGroup
+    noisy: tuple[PointGroup, ...]
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[PointGroup, ...]:
         """All of them."""
         return (self.clean, *self.noisy)
 
@@ -78,7 +78,7 @@ def figure_1(selection: Selection) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, point: Point, clean: Point) -> None:
+def _panel(axes: Axes, point: PointGroup, clean: PointGroup) -> None:
     dress(axes)
     noisy = point is not clean
     style = Style(SERIES[0], MARKERS[0]) if noisy else PLAIN
@@ -93,7 +93,7 @@ def _panel(axes: Axes, point: Point, clean: Point) -> None:
     axes.set_xlabel("epoch")
 
 
-def _title(point: Point) -> str:
+def _title(point: PointGroup) -> str:
     noise = "no noise" if point.std is None else f"Gaussian noise, γ = {point.std:g}"
     seeds = "" if len(point.counted) == 1 else f"{len(point.counted)} seeds, "
     best = "infinite" if point.valid is None else str(point.valid)
@@ -136,7 +136,7 @@ def _likeness(run: Run) -> tuple[str, ...]:
 
 def _selection(runs: Sequence[Run]) -> Selection | None:
     points = [
-        Point(words.noise(some[0].config.noise), *one_per_seed(some))
+        PointGroup(words.noise(some[0].config.noise), *one_per_seed(some))
         for some in grouped(runs, lambda run: run.point).values()
     ]
     clean = [point for point in points if point.std is None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from noisin.experiments import words
-from noisin.experiments.group import Point, Task
+from noisin.experiments.group import PointGroup, TaskGroup
 from noisin.experiments.pictures.axes import new_axes, perplexities, whole_epochs
 from noisin.experiments.pictures.palette import LIGHT, MARKERS, SERIES, Polygon
 from noisin.experiments.records import Run
@@ -38,7 +38,7 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Line:
+class LegendLine:
     """A line of a picture and its name."""
 
     label: str
@@ -54,7 +54,7 @@ LOOKS: dict[FamilyName | None, Style] = {
 }
 
 
-def styles(task: Task) -> dict[str, Style]:
+def styles(task: TaskGroup) -> dict[str, Style]:
     """A style for the best points of a task, by their labels. The plain one is as black as ink.
 
     The best of each family looks as the family does where that is a line.
@@ -71,7 +71,7 @@ def styles(task: Task) -> dict[str, Style]:
     return chosen | dict(zip(others, free.values(), strict=False))
 
 
-def learning_curves(task: Task) -> tuple[Figure, list[Line]]:
+def learning_curves(task: TaskGroup) -> tuple[Figure, list[LegendLine]]:
     """Perplexity by epoch: valid as a line, train with noise off dashed, the best marked.
 
     Of several seeds the mean, as far as all of them went, and the range as a band.
@@ -86,16 +86,16 @@ def learning_curves(task: Task) -> tuple[Figure, list[Line]]:
         if style is not OTHERS:
             draw_curve(axes, point.counted, "train_clean", style, DASHED)
             mark_best(axes, point.counted, style)
-        lines.append(Line(point.label, style))
+        lines.append(LegendLine(point.label, style))
     axes.set(xlabel="epoch", ylabel="perplexity")
     whole_epochs(axes)
     perplexities(axes, top=_top(point for point in task.points if point.label in known))
     named = [line for line in reversed(lines) if line.style is not OTHERS]
     rest = len(lines) - len(named)
-    return figure, named + ([Line(f"{rest} others, valid only", OTHERS)] if rest else [])
+    return figure, named + ([LegendLine(f"{rest} others, valid only", OTHERS)] if rest else [])
 
 
-def spread(task: Task) -> tuple[Figure, list[Line]] | None:
+def spread(task: TaskGroup) -> tuple[Figure, list[LegendLine]] | None:
     """Validation perplexity at the best epoch by the std of the noise, a line for each family.
 
     Of complete runs alone. None if fewer than two of the points have noise. Beside them, as levels,
@@ -115,20 +115,20 @@ def spread(task: Task) -> tuple[Figure, list[Line]] | None:
     return figure, lines
 
 
-def _top(points: Iterable[Point]) -> float:
+def _top(points: Iterable[PointGroup]) -> float:
     """The highest perplexity that matters: of many epochs the first are far above, and alike."""
     curves = [run.valid for point in points for run in point.counted]
     later = [v for curve in curves for v in curve[len(curve) // 4 if len(curve) > 7 else 0 :]]
     return 1.1 * max((v for v in later if v is not None and v < HIGHEST), default=HIGHEST)
 
 
-def _drawable(point: Point) -> bool:
+def _drawable(point: PointGroup) -> bool:
     return point.valid is not None and 0 < point.valid.mean < HIGHEST
 
 
-def _by_kind(points: Iterable[Point]) -> dict[str, list[Point]]:
+def _by_kind(points: Iterable[PointGroup]) -> dict[str, list[PointGroup]]:
     """Points that differ in the spread of their noise alone."""
-    kinds: dict[str, list[Point]] = {}
+    kinds: dict[str, list[PointGroup]] = {}
     for point in points:
         noise = point.config.noise
         assert noise is not None
@@ -138,20 +138,20 @@ def _by_kind(points: Iterable[Point]) -> dict[str, list[Point]]:
     return kinds
 
 
-def _levels(points: Iterable[Point]) -> list[Point]:
+def _levels(points: Iterable[PointGroup]) -> list[PointGroup]:
     usual = [point for point in points if point.std is None and "," not in point.label]
     plain = [point for point in usual if not words.has_dropout(point.config)]
     return plain[:1] + [point for point in usual if point not in plain][:1]
 
 
-def _level(axes: Axes, point: Point) -> Line:
+def _level(axes: Axes, point: PointGroup) -> LegendLine:
     style = Style("ink", MARKERS[0], dashed=words.has_dropout(point.config))
     assert point.valid is not None
     axes.axhline(point.valid.mean, color=LIGHT["ink"], linewidth=1.3, linestyle=_dash(style))
-    return Line(point.label, style)
+    return LegendLine(point.label, style)
 
 
-def _by_std(axes: Axes, label: str, points: Sequence[Point]) -> Line:
+def _by_std(axes: Axes, label: str, points: Sequence[PointGroup]) -> LegendLine:
     noise = points[0].config.noise
     assert noise is not None
     style = replace(LOOKS[noise.family], dashed=words.has_dropout(points[0].config))
@@ -169,7 +169,7 @@ def _by_std(axes: Axes, label: str, points: Sequence[Point]) -> Line:
         markeredgecolor=LIGHT["page"],
         markeredgewidth=0.6,
     )
-    return Line(label, style)
+    return LegendLine(label, style)
 
 
 def draw_curve(axes: Axes, runs: Sequence[Run], name: str, style: Style, dash: Any = "-") -> bool:

@@ -21,10 +21,10 @@ from noisin.errors import Unsupported
 from noisin.experiments import group, seeds, tags, words
 from noisin.experiments.collection import Collection
 from noisin.experiments.formats import Sheet
-from noisin.experiments.group import Point, Task
+from noisin.experiments.group import PointGroup, TaskGroup
 from noisin.experiments.paper import results, sheets, tables
 from noisin.experiments.pictures import charts, palette
-from noisin.experiments.pictures.charts import Line, Style
+from noisin.experiments.pictures.charts import LegendLine, Style
 from noisin.experiments.records import Run
 from noisin.experiments.report import svg
 
@@ -42,7 +42,7 @@ class Picture:
 
     svg: Markup
     caption: str
-    lines: list[Line]
+    lines: list[LegendLine]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Chapter:
     """A task as the page shows it."""
 
     id: str
-    task: Task
+    task: TaskGroup
 
     @property
     def title(self) -> str:
@@ -67,7 +67,7 @@ class Chapter:
         return self.task.title
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[PointGroup]:
         """The points, the best one first."""
         return list(self.task.points)
 
@@ -77,13 +77,13 @@ class Chapter:
         return self.task.runs
 
     @property
-    def best(self) -> Point | None:
+    def best(self) -> PointGroup | None:
         """The complete point of the lowest validation perplexity."""
         first = self.task.points[0]
         return first if first.complete and first.valid is not None else None
 
     @property
-    def plain(self) -> Point | None:
+    def plain(self) -> PointGroup | None:
         """The complete point without noise and dropout, the best one if there are several."""
         for point in self.task.points:
             config = point.config
@@ -132,7 +132,7 @@ class Chapter:
         return self._picture(*drawn, "spread", caption, label)
 
     def _picture(
-        self, figure: Figure, lines: list[Line], name: str, caption: str, label: str
+        self, figure: Figure, lines: list[LegendLine], name: str, caption: str, label: str
     ) -> Picture:
         from markupsafe import Markup
 

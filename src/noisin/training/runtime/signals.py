@@ -33,7 +33,7 @@ class Flag:
 
 @contextmanager
 def caught() -> Iterator[Flag]:
-    """Turn the first signal into a flag. The second does what it would have done without us.
+    """SweepLock the first signal into a flag. The second does what it would have done without us.
 
     What the system was told to ignore stays ignored (``nohup``, shells that start a job in the
     background), and outside the main thread, where Python has no signals, nothing is caught.
