@@ -17,6 +17,7 @@ from noisin.experiments.sweep import Sweep
 from noisin.experiments.sweep.definition import SweepPoint
 from noisin.experiments.sweep.outcome import Outcome
 from noisin.experiments.sweep.standing import Standing, SweepProgress, point_rows, write_rows
+from noisin.tasks.unit import NATS_PER_STEP
 
 OPEN = Outcome()
 
@@ -50,7 +51,8 @@ def shown(sweep: Sweep, *steps: Any, terminal: bool = False) -> str:
 
 
 RUNNING = {"run": "b-seed-1", "epochs": 8, "begun": 0.0}
-RUNNING |= {"epoch": 2, "done": 0.5, "perplexity": 99.5, "left": 75}
+RUNNING |= {"epoch": 2, "done": 0.5, "score": 99.5, "left": 75}
+RUNNING |= {"unit": {"name": "perplexity", "per": "word"}}
 STEPS = (
     ([OPEN] * 4, [{"run": "[red]a-seed-1", "epochs": 8, "begun": 0.0}]),
     ([complete(80.0), OPEN, OPEN, OPEN], [RUNNING]),
@@ -83,7 +85,7 @@ def test_a_terminal_has_a_table(sweep: Sweep) -> None:
     drawn = shown(sweep, *STEPS[:2], terminal=True)
     assert "running" in drawn
     assert "1/4 done, 1 running" in drawn
-    for cell in ("b-seed-1", "2/8", "99.5", "1:15"):
+    for cell in ("perplexity", "b-seed-1", "2/8", "99.5", "1:15"):
         assert cell in drawn
     assert "[red]a-seed-1  valid 80.0" in drawn, "and the lines above it"
 
@@ -133,3 +135,19 @@ def test_rows(sweep: Sweep, tmp_path: Path) -> None:
     text = (tmp_path / "rows.json").read_text()
     assert "Infinity" not in text
     assert '"mean": 70.0' in text
+
+
+def test_scores_in_nats(sweep: Sweep) -> None:
+    """Negative ones too: the lowest is the best, and it has the digits of its unit."""
+    ends = [
+        Outcome("complete", ComparisonRow("x", None, valid, valid, 1, 2, 9.0, unit=NATS_PER_STEP))
+        for valid in (0.0, -0.25, -1.5, -1.0)
+    ]
+    lines = shown(sweep, ([OPEN] * 4, []), (ends, [])).splitlines()
+    assert lines[1].startswith("[red]a-seed-2  valid -0.250  test -0.250")
+    assert "best so far b -1.250 ± 0.354" in lines[1]
+    assert [row.unit for row in point_rows(standings(sweep, *ends))] == [NATS_PER_STEP] * 2
+    running = RUNNING | {"score": -2.0, "unit": {"name": "nats", "per": "step"}}
+    drawn = shown(sweep, (ends, [running]), terminal=True)
+    assert "nats per step" in drawn
+    assert "-2.000" in drawn

@@ -15,6 +15,7 @@ import pytest
 from noisin._util.files import write_atomically
 from noisin._util.lock import locked
 from noisin.errors import InvalidValue, Unavailable, Unsupported
+from noisin.tasks.unit import PERPLEXITY
 from noisin.training import RunRecord
 from noisin.training.config import RunConfig, ScheduleConfig, TrainConfig
 from noisin.training.runtime.environment import changes, environment
@@ -163,8 +164,8 @@ def test_in_a_thread_nothing_is_caught() -> None:
 def test_without_a_display_notes_are_warnings() -> None:
     quiet = Quiet()
     quiet.begin("run")
-    quiet.status(Status(1, 2, 3.0, 4.0, 0.5, 6.0))
-    quiet.epoch({})
+    quiet.status(Status(1, 2, PERPLEXITY, 3.0, 4.0, 0.5, 6.0))
+    quiet.epoch({}, PERPLEXITY)
     quiet.end()
     with pytest.warns(UserWarning, match="passing over"):
         quiet.note("passing over")

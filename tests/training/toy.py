@@ -20,6 +20,7 @@ import numpy as np
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import NoisinError
+from noisin.tasks.unit import Unit
 from noisin.training import Interrupted, RunConfig, RunRecord, Trainer
 from noisin.training.record import TIMES
 from noisin.training.runtime import distributed
@@ -79,7 +80,7 @@ class Seen:
     def status(self, status: Status) -> None:
         self.statuses.append(status)
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
+    def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
         self.epochs.append(metrics)
         self.on_epoch()
 

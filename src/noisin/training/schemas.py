@@ -1,4 +1,4 @@
-"""What the JSON files of a record must hold. Other keys may be there too: versions differ.
+"""What the JSON files of a record must contain. Other keys are allowed: versions differ.
 
 ``config.json`` is described by :class:`noisin.training.config.RunConfig`.
 """
@@ -6,20 +6,50 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+LARGEST_COUNT = 10**18
+
+
+def _is_number(value: object) -> bool:
+    """Whether JSON has a finite number there; NaN compares false."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
 
 def _amount(value: object) -> object:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or (known and 0 <= value <= sys.float_info.max):  # type: ignore[operator]
+    if value is None or (_is_number(value) and value >= 0):  # type: ignore[operator]
         return value
     raise ValueError(f"must be 0 or more, or null, got {value!r:.60}.")
 
 
+def _signed(value: object) -> object:
+    if value is None or _is_number(value):
+        return value
+    raise ValueError(f"must be a finite number, or null, got {value!r:.60}.")
+
+
+def _score(value: object) -> object:
+    """A perplexity of noisin 0.1, or nats per target, which may be negative, and a count."""
+    if not isinstance(value, Mapping):
+        return _amount(value)
+    nats, count = value.get("nats", ""), value.get("count")
+    whole = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= LARGEST_COUNT
+    if whole and (nats is None or _is_number(nats)):
+        return value
+    raise ValueError(
+        f"must have nats, a finite number or null, and count, a positive whole number, got "
+        f"{value!r:.60}."
+    )
+
+
 # JSON has no infinity: null stands for it.
 Amount = Annotated[float | None, BeforeValidator(_amount)]
+Signed = Annotated[float | None, BeforeValidator(_signed)]
+RecordedScore = Annotated[Any, BeforeValidator(_score)]
 Epoch = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -28,13 +58,14 @@ class _Schema(BaseModel):
 
 
 class MetricsLine(_Schema):
-    """A line of ``metrics.jsonl``: an epoch that is over."""
+    """A line of ``metrics.jsonl``: an epoch that has ended."""
 
     epoch: Epoch
-    train: Amount
-    train_clean: Amount
-    valid: Amount
-    valid_averaged: Amount
+    train: RecordedScore
+    train_clean: RecordedScore
+    valid: RecordedScore
+    valid_averaged: RecordedScore
+    terms: dict[str, Signed] = {}
     lr: Amount = None
     noise_std: Amount = None
     seconds: Amount = None
@@ -46,10 +77,10 @@ class BestLine(_Schema):
 
     epoch: Epoch
     weights: Literal["raw", "averaged"]
-    train_clean: Amount
-    valid: Amount
-    valid_averaged: Amount
-    test: Amount
+    train_clean: RecordedScore
+    valid: RecordedScore
+    valid_averaged: RecordedScore
+    test: RecordedScore
 
 
 class Summary(_Schema):
@@ -69,11 +100,19 @@ class HashedSource(_Schema):
     sha256: str
 
 
+class RecordedUnit(_Schema):
+    """The unit of the scores, as ``environment.json`` names it."""
+
+    name: Literal["perplexity", "nats", "bits"]
+    per: Annotated[str, Field(min_length=1, max_length=60)]
+
+
 class Environment(_Schema):
     """``environment.json``. A record without it can be read, but not continued."""
 
     data: HashedSource = HashedSource(sha256="")
     vocabulary: HashedSource = HashedSource(sha256="")
+    unit: RecordedUnit = RecordedUnit(name="perplexity", per="word")
     resumed: list[dict[str, Any]] = []
 
 

@@ -29,6 +29,7 @@ from noisin.data import Corpus, Window, Windows
 from noisin.data.cache import Ids
 from noisin.errors import Unsupported
 from noisin.models import detach
+from noisin.tasks.unit import PERPLEXITY
 from noisin.training import predictors, resume
 from noisin.training.build import Objective, build_noise, build_objective
 from noisin.training.checkpoint import Checkpoint, Checkpoints
@@ -155,7 +156,7 @@ class Trainer:
                     self._train_epoch(run)
                     metrics = self._validate(run, corpus)
                     board.write(metrics)
-                    self.progress.epoch(metrics)
+                    self.progress.epoch(metrics, PERPLEXITY)
                 with self.workers.main_first():
                     if self.workers.main:
                         self._conclude(run, corpus, reason)
@@ -249,7 +250,8 @@ class Trainer:
             self._save(run)
         if self.clock.report_is_due():
             part = run.row / self.windows.rows
-            self.progress.status(self.clock.status(run.tokens, run.epoch, part, run.perplexity))
+            nats = math.log(run.perplexity)
+            self.progress.status(self.clock.status(run.tokens, run.epoch, part, PERPLEXITY, nats))
 
     def _agreed(self, wish: int) -> int:
         """What all processes do, if one of them wishes it; a signal stops all at the same point."""

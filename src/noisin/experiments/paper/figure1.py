@@ -15,11 +15,12 @@ from noisin.errors import InvalidValue
 from noisin.experiments import words
 from noisin.experiments.group import PointGroup, grouped, one_per_seed
 from noisin.experiments.pictures import charts
-from noisin.experiments.pictures.axes import dress, perplexities, whole_epochs
+from noisin.experiments.pictures.axes import dress, score_axis, whole_epochs
 from noisin.experiments.pictures.charts import PLAIN, Style
 from noisin.experiments.pictures.learning_curves import check_can_draw
 from noisin.experiments.pictures.palette import LIGHT, MARKERS, SERIES
 from noisin.experiments.records import Run, comparable
+from noisin.tasks.unit import PERPLEXITY
 from noisin.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Selection:
 
 def select(runs: Iterable[Run], folder: Path) -> Selection:
     """The runs of the figure among others; they share all settings but noise, seed and limits."""
-    elman = [run for run in runs if _is_elman(run.config) and run.metrics]
+    elman = [run for run in runs if run.unit == PERPLEXITY and _is_elman(run.config)]
+    elman = [run for run in elman if run.metrics]
     found = [_selection(some) for some in grouped(elman, _likeness).values()]
     whole = [selection for selection in found if selection is not None]
     if whole:
@@ -71,10 +73,10 @@ def figure_1(selection: Selection) -> Figure:
     for axes in flat[len(points) :]:
         axes.set_axis_off()
     for axes in panels[:, 0]:
-        axes.set_ylabel("perplexity")
+        axes.set_ylabel(str(PERPLEXITY))
     _legend(figure)
     whole_epochs(flat[0])
-    perplexities(flat[0])
+    score_axis(flat[0], PERPLEXITY)
     return figure
 
 

@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def value(self) -> float:
-        """The lowest validation perplexity, which a sweep makes small."""
+        """The lowest score on valid, which a search minimizes."""
         return math.inf if self.row is None or self.row.valid is None else self.row.valid
 
 

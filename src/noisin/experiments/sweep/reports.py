@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import optuna
 
 from noisin.experiments.sweep.definition import SweepRun
+from noisin.tasks.unit import Unit
 from noisin.training.record import RunRecord
 from noisin.training.runtime.progress import Status
+from noisin.training.scores import in_unit
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -42,23 +46,24 @@ class Reports:
     def begin(self, _: str) -> None:
         """A run starts or continues: report the epochs that the study does not know yet."""
         self.tell(self._mine)
+        unit = self.record.unit
         for metrics in self.record.metrics:
-            self._report(metrics)
+            self._report(metrics, unit)
 
     def status(self, status: Status) -> None:
         """Report the current status."""
         self.look()
         self.tell(
             self._mine
-            | {"epoch": status.epoch, "done": status.done, "perplexity": status.perplexity}
-            | {"left": None if status.seconds_left == float("inf") else status.seconds_left}
+            | {"epoch": status.epoch, "done": status.done, "left": _finite(status.seconds_left)}
+            | {"score": _finite(status.unit.value(status.nats)), "unit": asdict(status.unit)}
         )
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
+    def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
         """An epoch has ended: continue, or prune the run."""
         self.tell({"run": self.run.name, "finished": metrics["epoch"]})
         self.look()
-        self._report(metrics)
+        self._report(metrics, unit)
         if self.trial is None:
             return
         last = metrics["epoch"] >= self.run.config.train.epochs
@@ -72,13 +77,18 @@ class Reports:
     def end(self) -> None:
         """Nothing: the worker reports the end."""
 
-    def _report(self, metrics: Mapping[str, Any]) -> None:
+    def _report(self, metrics: Mapping[str, Any], unit: Unit) -> None:
         if self.trial is None:
             return
-        measured = (metrics["valid"], metrics["valid_averaged"])
-        value = min((value for value in measured if value is not None), default=None)
+        measured = [in_unit(metrics[name], unit) for name in ("valid", "valid_averaged")]
+        value = min((score for score in measured if score is not None), default=None)
         known = self.trial.study.get_trials(deepcopy=False)[self.trial.number].intermediate_values
         if metrics["epoch"] in known:
             return
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # which the worker handles
             self.trial.report(float("inf") if value is None else value, metrics["epoch"])
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None

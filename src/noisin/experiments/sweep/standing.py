@@ -15,6 +15,7 @@ from noisin._util.files import write_atomically
 from noisin.experiments.seeds import Mean
 from noisin.experiments.sweep.definition import SweepRun, SweepTask
 from noisin.experiments.sweep.outcome import Outcome
+from noisin.tasks.unit import PERPLEXITY, Unit
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class PointRow:
         valid, test: scores of the complete runs; None if there are none.
         unfinished: the number of runs whose best epoch is the last one: more could be better.
         diverged, pruned, failed: the number of runs that ended this way.
+        unit: the unit of the scores; None if no run is complete.
     """
 
     point: str
@@ -57,6 +59,11 @@ class PointRow:
     diverged: int
     pruned: int
     failed: int
+    unit: Unit | None = None
+
+    def shown(self, score: Mean | None) -> str:
+        """A score in the digits of its unit."""
+        return "-" if score is None else score.shown(self.unit or PERPLEXITY)
 
 
 def point_rows(standings: Iterable[Standing]) -> list[PointRow]:
@@ -82,6 +89,7 @@ def _row(name: str, ends: Sequence[Outcome]) -> PointRow:
         diverged=states["diverged"],
         pruned=states["pruned"],
         failed=states["failed"],
+        unit=complete[0].unit if complete else None,
     )
 
 

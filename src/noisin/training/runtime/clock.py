@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from noisin.tasks.unit import Unit
 from noisin.training.config import TrainConfig
 from noisin.training.runtime.progress import Status
 
@@ -69,7 +70,7 @@ class Clock:
             self._told = now
         return due
 
-    def status(self, tokens: int, epoch: int, part: float, perplexity: float) -> Status:
+    def status(self, tokens: int, epoch: int, part: float, unit: Unit, nats: float) -> Status:
         """How far the run is: ``epoch`` are over, and ``part`` of the present one."""
         done = (epoch + part) / self.train.epochs
         if self.train.tokens is not None:
@@ -83,7 +84,8 @@ class Clock:
         return Status(
             epoch=epoch + 1,
             epochs=self.train.epochs,
-            perplexity=perplexity,
+            unit=unit,
+            nats=nats,
             tokens_per_second=self.speed(tokens),
             done=min(1.0, done),
             seconds_left=left,

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from noisin.tasks.unit import Unit
+
 
 @dataclass(frozen=True)
 class Status:
@@ -15,7 +17,7 @@ class Status:
     Attributes:
         epoch: the epoch at work, counted from 1.
         epochs: the most there can be.
-        perplexity: of the training words of this epoch so far, with the noise on.
+        unit, nats: the score on the training data of this epoch so far, with the noise on.
         tokens_per_second: of this session.
         done: the share of the run's limit that is used up, between 0 and 1.
         seconds_left: until then, at this speed; early stopping may end it before.
@@ -23,7 +25,8 @@ class Status:
 
     epoch: int
     epochs: int
-    perplexity: float
+    unit: Unit
+    nats: float
     tokens_per_second: float
     done: float
     seconds_left: float
@@ -38,8 +41,8 @@ class Progress(Protocol):
     def status(self, status: Status) -> None:
         """It is so far now; several times a second."""
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
-        """An epoch is over; the line of ``metrics.jsonl`` is given."""
+    def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
+        """An epoch is over; the line of ``metrics.jsonl`` is given, and the unit to show it in."""
 
     def note(self, message: str) -> None:
         """Something that the user should know."""
@@ -57,7 +60,7 @@ class Quiet:
     def status(self, status: Status) -> None:
         """Nothing."""
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
+    def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
         """Nothing."""
 
     def note(self, message: str) -> None:
