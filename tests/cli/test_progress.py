@@ -11,8 +11,9 @@ from rich.console import Console
 
 from noisin.cli import progress
 from noisin.cli.progress import Display
-from noisin.tasks import PERPLEXITY
+from noisin.tasks.unit import NATS_PER_STEP, PERPLEXITY
 from noisin.training.runtime.progress import Status
+from tests.experiments.records import nats_line, score
 
 METRICS = {
     "epoch": 3,
@@ -70,3 +71,24 @@ def test_numbers_that_are_missing_or_large() -> None:
     display.begin("x")
     display.epoch(metrics, PERPLEXITY)
     assert file.getvalue() == "x  epoch  3  train 85.1  valid inf  12,346 tokens/s\n"
+
+
+def test_scores_in_nats() -> None:
+    """Zero and negative ones too; what is infinite is not left out."""
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200))
+    display.begin("x")
+    metrics = nats_line(3, 0.0, valid_averaged=score(None))
+    display.epoch(metrics, NATS_PER_STEP)
+    assert file.getvalue() == (
+        "x  epoch  3  train -1.000  noise off -2.000  valid 0.000  averaged inf  500 tokens/s\n"
+    )
+
+
+def test_the_status_names_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "QUIET", -1.0)
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200))
+    display.begin("x")
+    display.status(Status(3, 12, NATS_PER_STEP, -1.25, 100.0, 0.25, 75.0))
+    assert "epoch 3/12  -1.250 nats per step  100 tokens/s" in file.getvalue()

@@ -213,7 +213,7 @@ def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Pat
         (("no-such-sweep",), "There is no sweep or TOML file 'no-such-sweep'"),
         (("manual-families", "--jobs", "0"), "--jobs must be between 1 and 1024, got 0"),
         (("manual-families", "--jobs", "two"), "expected a whole number, got 'two'"),
-        (("manual-families", "--noise.std", "2"), "noise.std is what its points differ in"),
+        (("manual-families", "--noise.std", "2"), "noise.std is varied by this sweep"),
         (("manual-families", "--train.epochs", "0"), "train.epochs must be 1 or more, got 0"),
         (("manual-families", "--data.name", "/no/such/text"), "/no/such/text"),
         (("manual-families", "--storage", "nonsense"), "cannot be used"),
@@ -304,7 +304,7 @@ def test_other_data_are_refused(text: Path, tmp_path: Path, capsys: Any) -> None
     assert RunRecord(folder).summary is not None
     (copy / "train.txt").write_text((text / "train.txt").read_text() + "a new line\n")
     assert in_process("sweep", path, "--out", str(tmp_path / "out")) == 2
-    assert f"{folder} has learnt another text" in capsys.readouterr().err
+    assert f"{folder} was trained on another text" in capsys.readouterr().err
 
 
 def test_workers_that_cannot_work(
@@ -316,6 +316,6 @@ def test_workers_that_cannot_work(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert in_process("sweep", path, "--out", str(out)) == 2
     said = capsys.readouterr().err
-    assert "workers die again and again" in said
+    assert "workers keep dying" in said
     assert f"What they said is in {out / 'mine' / 'workers.log'}." in said
     assert said.count("a worker died (exit code 1)") == 5

@@ -47,7 +47,7 @@ def test_csv_is_alone_on_standard_output(tmp_path: Path, capsys: Any) -> None:
         (["table", "three"], "expected a whole number, got 'three'"),
         (["table", "2"], "Table 2 lists noises"),
         (["table", "7", "--runs", "/"], "The paper has no table 7"),
-        (["table", "3", "--runs", "/no/such"], "/no/such is not there"),
+        (["table", "3", "--runs", "/no/such"], "/no/such does not exist"),
         (["table", "3", "--format", "html"], '"text", "markdown", "csv", "latex"'),
     ],
 )

@@ -262,10 +262,10 @@ def test_no_runs(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="nowhere is not there. Name a folder"):
+    with pytest.raises(InvalidValue, match="nowhere does not exist. Name a folder"):
         collect(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidValue, match="file is no folder. Name a folder"):
+    with pytest.raises(InvalidValue, match="file is not a folder. Name a folder"):
         collect(tmp_path / "file")
 
 

@@ -137,7 +137,7 @@ def test_the_run_that_lacks_is_damaged(tmp_path: Path, capsys: Any) -> None:
     [
         (["2"], "The paper has one figure, so its number must be 1, got 2."),
         (["one"], "expected a whole number, got 'one'"),
-        (["1", "--runs", "/no/such"], "/no/such is not there. Name a folder"),
+        (["1", "--runs", "/no/such"], "/no/such does not exist. Name a folder"),
         (["1", "--out", "figure.pdf"], "--out must be a file ending in .svg or .png"),
         (["1", "--out", "/no/such/figure.svg"], "cannot write /no/such/figure.svg"),
     ],

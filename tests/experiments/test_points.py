@@ -11,18 +11,18 @@ import pytest
 from noisin import noise
 from noisin.experiments import tags
 from noisin.experiments.collection import collect
-from noisin.experiments.group import Point, Task, tasks
+from noisin.experiments.group import PointGroup, TaskGroup, tasks
 from noisin.experiments.seeds import Mean
 from noisin.noise import ranges
 from tests.experiments.records import write_run
 
 
-def only_task(folder: Path) -> Task:
+def only_task(folder: Path) -> TaskGroup:
     (task,) = tasks(collect(folder))
     return task
 
 
-def only_point(folder: Path) -> Point:
+def only_point(folder: Path) -> PointGroup:
     (point,) = only_task(folder).points
     return point
 

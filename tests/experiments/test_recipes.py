@@ -35,7 +35,7 @@ def rates(config: RunConfig) -> tuple[float, ...]:
 
 @pytest.mark.parametrize("reading", ["dropout", "recurrent-dropout"])
 @pytest.mark.parametrize("cell", results.CELLS, ids=recipes.name_of)
-def test_a_recipe_is_its_cell(cell: results.Cell, reading: recipes.Dropout) -> None:
+def test_a_recipe_is_its_cell(cell: results.TableCell, reading: recipes.Dropout) -> None:
     """Text, size, dropout and noise are the row's, and all else is the config's own default."""
     config = recipes.config(recipes.name_of(cell, reading))
     assert config.data.name == cell.corpus

@@ -236,7 +236,7 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["/no/such"], "/no/such is not there. Name a folder with runs"),
+        (["/no/such"], "/no/such does not exist. Name a folder with runs"),
         ([".", "--out", "page.pdf"], "--out must be a file ending in .html, got page.pdf."),
         (["HERE", "--out", "/no/such/page.html"], "cannot write /no/such/page.html"),
     ],

@@ -44,7 +44,7 @@ def write(
     return record
 
 
-def line(folder: Path, recipe: str = GAUSSIAN) -> tables.Line:
+def line(folder: Path, recipe: str = GAUSSIAN) -> tables.TableLine:
     (found,) = (
         line for line in tables.compare(3, collect(folder)).lines if line.result.recipe == recipe
     )
@@ -195,7 +195,7 @@ def test_no_two_recipes_are_alike() -> None:
 
 
 @pytest.mark.parametrize("cell", results.CELLS[::7], ids=recipes.name_of)
-def test_a_run_reaches_its_cell(cell: results.Cell, tmp_path: Path) -> None:
+def test_a_run_reaches_its_cell(cell: results.TableCell, tmp_path: Path) -> None:
     write(tmp_path / "a", recipes.name_of(cell), text=cell.corpus)
     (found,) = (n for n in tables.compare(cell.table, collect(tmp_path)).lines if n.result.runs)
     assert found.cell is cell

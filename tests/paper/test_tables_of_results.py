@@ -17,7 +17,7 @@ import pytest
 from noisin import noise
 from noisin.errors import InvalidValue
 from noisin.experiments.paper import results
-from noisin.experiments.paper.results import CELLS, CLAIMS, NOTES, SYSTEMS, Cell
+from noisin.experiments.paper.results import CELLS, CLAIMS, NOTES, SYSTEMS, TableCell
 from noisin.noise import ranges
 
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -151,7 +151,7 @@ def test_gains_like_with_like() -> None:
 
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: note.text[:40])
-def test_the_notes_quote_the_tables(note: results.Note) -> None:
+def test_the_notes_quote_the_tables(note: results.PaperNote) -> None:
     """Each "a > b" holds of two perplexities of the table, and each percentage is a gain."""
     cells = [cell for cell in CELLS if cell.table == note.table]
     perplexities = {str(p) for cell in cells for p in (cell.dev, cell.test)}
@@ -166,7 +166,7 @@ def test_the_notes_quote_the_tables(note: results.Note) -> None:
     assert set(re.findall(r"(\d+\.\d) %", note.text)) <= gains
 
 
-def column(table: int, size: str, dropout: bool) -> list[Cell]:
+def column(table: int, size: str, dropout: bool) -> list[TableCell]:
     return [c for c in CELLS if (c.table, c.size, c.dropout) == (table, size, dropout)]
 
 

@@ -15,7 +15,7 @@ import pytest
 from noisin._util.files import write_atomically
 from noisin._util.lock import locked
 from noisin.errors import InvalidValue, Unavailable, Unsupported
-from noisin.tasks import PERPLEXITY
+from noisin.tasks.unit import PERPLEXITY
 from noisin.training import RunRecord
 from noisin.training.config import RunConfig, ScheduleConfig, TrainConfig
 from noisin.training.runtime.environment import changes, environment

@@ -14,9 +14,10 @@ from noisin.cli.consoles import Results, tell
 from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
 from noisin.experiments import comparison, presets
-from noisin.experiments.comparison import Row
+from noisin.experiments.comparison import ComparisonRow
 from noisin.experiments.pictures import learning_curves
 from noisin.experiments.seeds import number
+from noisin.tasks.unit import common
 from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
 from noisin.training.runtime.progress import Quiet
@@ -83,20 +84,21 @@ def _picture(records: Sequence[RunRecord], folder: Path) -> str:
     return f", the learning curves in {path} (and .png)."
 
 
-def _print(rows: Sequence[Row]) -> None:
+def _print(rows: Sequence[ComparisonRow]) -> None:
     console = Results()
     console.width = max(console.width, 120)  # numbers are not to be cut, however narrow it is
     heads = ("train", "valid", "test", "gap", "best epoch", "time")
-    table = Table("perplexity", "weights", *heads, box=None, pad_edge=False)
+    unit = common(row.unit for row in rows)
+    table = Table(unit, "weights", *heads, box=None, pad_edge=False)
     for column in table.columns[2:]:
         column.justify = "right"
     for row in rows:
         values = (row.train, row.valid, row.test, row.gap)
-        shown = ["-" if value is None else number(value) for value in values]
+        shown = ["-" if value is None else number(value, row.unit) for value in values]
         weights = row.weights + (" *" if row.counts else "")
         epochs = f"{row.best_epoch} of {row.epochs}"
         table.add_row(row.run, weights, *shown, epochs, clock(row.seconds))
-    console.print("\nAt the epoch of the lowest perplexity on valid, noise and dropout off:\n")
+    console.print(f"\nAt the epoch of the lowest {unit} on valid, noise and dropout off:\n")
     console.print(table)
     if any(not row.counts for row in rows):
         console.print("\n* The weights that are better on valid: the score of the run.")

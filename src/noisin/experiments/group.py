@@ -1,14 +1,12 @@
 """Runs that differ in the seed alone are one point; points of one text and one model are one task.
 
-Where and on how many threads a run was made does not matter. Points of a task are
-compared with each other: at the epoch of the lowest validation perplexity, as mean ± sample
-standard deviation over the seeds.
+The device and the number of threads do not matter. Points of a task are compared with each other at
+the epoch of the lowest score on valid, as mean ± sample standard deviation over the seeds.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,18 +15,19 @@ from typing import Any
 from noisin.experiments import words
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean, longest_of_each_seed
+from noisin.tasks.unit import Unit
 from noisin.training.config import RunConfig
 from noisin.training.schedule import WEIGHTS, Weights
 
 
 @dataclass(frozen=True)
-class Point:
+class PointGroup:
     """The runs of one point.
 
     Attributes:
-        label: what sets it apart from the other points of its task.
-        runs: one per seed: that with the most epochs, if there are several.
-        others: those that count no more, of the same seed with fewer epochs.
+        label: what distinguishes it from the other points of its task.
+        runs: one for each seed: the one with the most epochs, if there are several.
+        others: runs of the same seeds with fewer epochs, which do not count.
     """
 
     label: str
@@ -37,8 +36,13 @@ class Point:
 
     @property
     def config(self) -> RunConfig:
-        """The settings, but for the seed and the limits, which are those of the first run."""
+        """The settings; the seed and the limits are those of the first run."""
         return self.runs[0].config
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of its scores."""
+        return self.runs[0].unit
 
     @property
     def all_runs(self) -> list[Run]:
@@ -47,13 +51,13 @@ class Point:
 
     @cached_property
     def counted(self) -> list[Run]:
-        """The runs that the numbers are of: the complete ones, or if there is none all others."""
+        """The runs that the scores are of: the complete ones, or if there are none all others."""
         complete = [run for run in self.runs if run.complete]
         return complete or [run for run in self.runs if run.best is not None]
 
     @property
     def complete(self) -> bool:
-        """Whether there are numbers to compare with those of other points."""
+        """Whether there are scores to compare with those of other points."""
         return any(run.complete for run in self.runs)
 
     @property
@@ -70,16 +74,16 @@ class Point:
 
     @property
     def train(self) -> Mean | None:
-        """Perplexity on train at the best epoch, noise and dropout off."""
+        """The score on train at the best epoch, noise and dropout off."""
         return self._at_best("train_clean")
 
     @property
     def valid(self) -> Mean | None:
-        """The lowest perplexity on valid, of the better of the raw and the averaged weights."""
+        """The lowest score on valid, of the better of the raw and the averaged weights."""
         return self._at_best("best_valid")
 
     def valid_of(self, weights: Weights) -> Mean | None:
-        """The lowest perplexity on valid of the raw weights, or of their average."""
+        """The lowest score on valid of the raw weights, or of their average."""
         bests = [run.at_best(weights) for run in self.counted]
         return _mean(None if best is None else best["best_valid"] for best in bests)
 
@@ -91,12 +95,12 @@ class Point:
 
     @property
     def test(self) -> Mean | None:
-        """Perplexity on test of the weights of the best epoch."""
+        """The score on test of the weights of the best epoch."""
         return self._at_best("test")
 
     @property
     def gap(self) -> Mean | None:
-        """``valid - train`` at the best epoch: how much better it knows the text it has seen."""
+        """``valid - train`` at the best epoch: how much better it predicts the training data."""
         bests = [run.best for run in self.counted if run.best is not None]
         if any(best["train_clean"] is None for best in bests):
             return None
@@ -104,7 +108,7 @@ class Point:
 
     @property
     def best_epochs(self) -> str:
-        """When the best epoch was, of how many: ``7 of 14``, or ``6-9 of 14`` over seeds."""
+        """The best epoch and the number of epochs: ``7 of 14``, or ``6-9 of 14`` over seeds."""
         bests = [run.best["epoch"] for run in self.counted if run.best is not None]
         if not bests:
             return ""
@@ -115,42 +119,60 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Task:
-    """The points of one text and one model, the lowest validation perplexity first."""
+class TaskGroup:
+    """The points of one text and one model, the lowest score on valid first."""
 
     title: str
-    points: Sequence[Point]
+    points: Sequence[PointGroup]
 
     @property
     def runs(self) -> list[Run]:
-        """All runs of it."""
+        """All runs of the task."""
         return [run for point in self.points for run in point.all_runs]
 
-
-def tasks(runs: Iterable[Run]) -> list[Task]:
-    """Runs sorted into tasks and points. Of two texts by one name, the title tells the hash."""
-    by_text = grouped(runs, lambda run: (words.task(run.config), run.text or "unknown"))
-    titles = Counter(title for title, _ in by_text)
-    return [
-        Task(title if titles[title] == 1 else f"{title} (text {text[:8]})", _points(some))
-        for (title, text), some in sorted(by_text.items())
-    ]
+    @property
+    def unit(self) -> Unit:
+        """The unit of its scores."""
+        return self.points[0].unit
 
 
-def _points(runs: Sequence[Run]) -> list[Point]:
+def tasks(runs: Iterable[Run]) -> list[TaskGroup]:
+    """Runs sorted into tasks and points. The title has what distinguishes two tasks of one name:
+    the hash of the text, and the unit.
+    """
+
+    def key(run: Run) -> tuple[str, str, str]:
+        return words.task(run.config), run.text or "unknown", str(run.unit)
+
+    groups = sorted(grouped(runs, key).items())
+    keys = [name for name, _ in groups]
+    return [TaskGroup(_title(name, keys), _points(some)) for name, some in groups]
+
+
+def _title(key: tuple[str, str, str], keys: Sequence[tuple[str, str, str]]) -> str:
+    title, text, unit = key
+    alike = [other for other in keys if other[0] == title]
+    parts = [f"text {text[:8]}"] if len({other[1] for other in alike}) > 1 else []
+    parts += [unit] if len({other[2] for other in alike}) > 1 else []
+    return f"{title} ({', '.join(parts)})" if parts else title
+
+
+def _points(runs: Sequence[Run]) -> list[PointGroup]:
     groups = list(grouped(runs, lambda run: run.point).values())
     names = words.points([some[0].config for some in groups])
-    points = [Point(name, *one_per_seed(some)) for name, some in zip(names, groups, strict=True)]
+    points = [
+        PointGroup(name, *one_per_seed(some)) for name, some in zip(names, groups, strict=True)
+    ]
     return sorted(points, key=_order)
 
 
 def one_per_seed(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
-    """The run of each seed that went furthest, and the others."""
+    """The run of each seed that was trained longest, and the others."""
     chosen = sorted(longest_of_each_seed(runs), key=lambda run: run.config.seed)
     return chosen, [run for run in runs if run not in chosen]
 
 
-def _order(point: Point) -> tuple[Any, ...]:
+def _order(point: PointGroup) -> tuple[Any, ...]:
     valid = point.valid
     return not point.complete, math.inf if valid is None else valid.mean, point.label
 
@@ -160,7 +182,7 @@ def _range(values: Sequence[int]) -> str:
 
 
 def _mean(values: Iterable[float | None]) -> Mean | None:
-    """None where one of the values is missing or infinite, or all of them are huge."""
+    """None if one of the values is missing or infinite, or if their sum overflows."""
     known = list(values)
     numbers = [value for value in known if value is not None]
     if not numbers or len(numbers) < len(known):
@@ -170,7 +192,7 @@ def _mean(values: Iterable[float | None]) -> Mean | None:
 
 
 def grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:
-    """Runs by something of theirs, in the order of the first of each."""
+    """Runs by a key, in the order of the first run of each key."""
     groups: dict[Any, list[Run]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)

@@ -1,30 +1,39 @@
-"""What the record of a run says, and by which settings runs compare."""
+"""The records of runs as experiments read them, and the settings by which runs compare."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from noisin.errors import InvalidValue
+from noisin.tasks.unit import Unit
+from noisin.training import schemas, scores
 from noisin.training.config import RunConfig
+from noisin.training.reading import read_object
+from noisin.training.record import RunRecord
 from noisin.training.schedule import Schedule, Weights
+from noisin.training.summary import BestResult, RunSummary
 
 End = Literal["diverged", "pruned", "failed"]
+SCORES = ("train", "train_clean", "valid", "valid_averaged")
+NUMBERS = ("lr", "noise_std", "seconds", "tokens_per_second")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What the record of a run says.
+    """The record of a run.
 
     Attributes:
         name: its folder, as seen from the folder that was searched.
         folder: its folder.
         config: its settings.
         environment: what it ran on and with.
-        metrics: one dict per epoch, from the first on.
+        unit: the unit of its scores.
+        lines: the lines of ``metrics.jsonl``, one for each epoch, as they were written.
         summary: how it ended, or None while it is not complete.
         end: how it ended otherwise, as a sweep noted it, or None.
         message: what the sweep noted about that.
@@ -34,8 +43,9 @@ class Run:
     folder: Path
     config: RunConfig
     environment: dict[str, Any]
-    metrics: list[dict[str, Any]]
-    summary: dict[str, Any] | None
+    unit: Unit
+    lines: list[dict[str, Any]]
+    summary: RunSummary | None
     end: End | None = None
     message: str = ""
 
@@ -45,48 +55,65 @@ class Run:
         return self.summary is not None
 
     @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of ``metrics.jsonl`` with scores in the run's unit, None where not measured."""
+        return [self._in_unit(line) for line in self.lines]
+
+    def _in_unit(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        numbers = {name: line.get(name) for name in NUMBERS}
+        return {
+            **line,
+            **{name: scores.in_unit(line[name], self.unit) for name in SCORES},
+            **{name: None if value is None else float(value) for name, value in numbers.items()},
+        }
+
+    @cached_property
+    def decisions(self) -> Schedule:
+        """Which epoch and which weights are best: see :func:`judged`."""
+        return judged(self.config, self.lines)
+
+    @cached_property
     def best(self) -> dict[str, Any] | None:
-        """:meth:`at_best` of the weights that count: those with the lower perplexity on valid."""
-        return self.at_best(judged(self.config, self.metrics).best_weights)
+        """:meth:`at_best` of the weights that count: those with the lower score on valid."""
+        return self.at_best(self.decisions.best_weights)
 
     def at_best(self, weights: Weights) -> dict[str, Any] | None:
         """The line of metrics at the best epoch of the raw weights, or of their average, and more.
 
-        ``best_valid`` is their perplexity on valid, which may be infinite. ``test`` and
-        ``train_clean`` are theirs too, or None if they were not measured. None without an epoch,
-        and for an average that there is not.
+        ``best_valid`` is their score on valid, which may be infinite. ``test`` and ``train_clean``
+        are theirs too, or None if they were not measured. None without an epoch, and for an average
+        that does not exist.
         """
-        best = judged(self.config, self.metrics).bests.get(weights)
+        best = self.decisions.bests.get(weights)
         if best is None and (weights == "averaged" or not self.metrics):
             return None
         line = self.metrics[best.epoch - 1 if best else 0]
         measured = self._measured(weights, line["epoch"])
-        clean = line["train_clean"] if weights == "raw" else measured.get("train_clean")
+        valid = line["valid" if weights == "raw" else "valid_averaged"]
+        clean = line["train_clean"]
+        if weights == "averaged":
+            clean = scores.in_unit(measured.train_clean, self.unit) if measured else None
         return line | {
             "weights": weights,
-            "best_valid": best.nats if best else math.inf,
+            "best_valid": valid if best and valid is not None else math.inf,
             "train_clean": clean,
-            "test": _or_infinite(measured["test"]) if measured else None,
+            "test": _test(measured, self.unit) if measured else None,
         }
 
-    def _measured(self, weights: Weights, epoch: int) -> Mapping[str, Any]:
-        """What the summary tells of these weights. That of noisin 0.1 tells of one kind only."""
-        summary = self.summary or {}
-        for found in (summary.get(weights), summary.get("best")):
-            if found and (found["weights"], found["epoch"]) == (weights, epoch):
-                return dict(found)
-        return {}
+    def _measured(self, weights: Weights, epoch: int) -> BestResult | None:
+        return self.summary.measured(weights, epoch) if self.summary else None
 
     @cached_property
     def valid(self) -> list[float | None]:
-        """Perplexity on valid by epoch, of the weights that count."""
+        """The score on valid by epoch, of the weights that count."""
         if self.best is None or self.best["weights"] == "raw":
             return [line["valid"] for line in self.metrics]
-        return [line["valid_averaged"] or line["valid"] for line in self.metrics]
+        pairs = [(line["valid_averaged"], line["valid"]) for line in self.metrics]
+        return [raw if averaged is None else averaged for averaged, raw in pairs]
 
     @property
     def diverged(self) -> str | None:
-        """Why it left the finite numbers, or None if it did not."""
+        """Why its loss became non-finite, or None if it did not."""
         return self.message if self.end == "diverged" else None
 
     @property
@@ -96,12 +123,17 @@ class Run:
 
     @property
     def not_scored(self) -> bool:
-        """Whether it is complete, and its best weights were not scored on test."""
-        return self.complete and self.best is not None and self.best["test"] is None
+        """Whether it is complete, and its summary has no scores of its best weights."""
+        best = self.best
+        return (
+            self.complete
+            and best is not None
+            and self._measured(best["weights"], best["epoch"]) is None
+        )
 
     @property
     def text(self) -> str | None:
-        """The sha256 of the text that it has read, if its record tells."""
+        """The sha256 of the data that it was trained on, if its record contains it."""
         known = self.environment.get("data")
         return None if known is None else str(known["sha256"])
 
@@ -111,11 +143,69 @@ class Run:
         return point(self.config)
 
 
-def comparable(config: RunConfig) -> RunConfig:
-    """The settings that make a model and its training what they are.
+def _test(measured: BestResult, unit: Unit) -> float | None:
+    """The score on test. A null of noisin 0.1 is an infinite one, a later one was not measured."""
+    perplexities = not isinstance(measured.line["valid"], Mapping)
+    if measured.test is None:
+        return math.inf if perplexities else None
+    return scores.in_unit(measured.test, unit)
 
-    Without the seed, where and on how many threads it ran, and how much of the training text it was
-    measured on. The spread of the noise is a gamma, however it was given.
+
+def read_run(folder: Path, name: str | None = None) -> Run:
+    """Read the record of a run and check that its files agree."""
+    record = RunRecord(folder)
+    content = record.summary  # first, because it is written last
+    summary = None if content is None else RunSummary.parse(content)
+    config, lines, unit = record.config, record.metrics, record.unit
+    _check_unit(folder, unit, lines)
+    if summary is not None:
+        for best in summary.bests.values():
+            _check_epoch(folder, best, lines)
+    end = (None, "") if summary is not None else _end(folder, config)
+    shown = folder.name if name is None else name
+    return Run(shown, folder, config, record.environment, unit, lines, summary, *end)
+
+
+def _check_unit(folder: Path, unit: Unit, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Only perplexities were ever written as plain numbers."""
+    for line in lines:
+        plain = [name for name in SCORES if isinstance(line[name], int | float)]
+        if plain and unit.name != "perplexity":
+            raise InvalidValue(
+                f"{folder / 'metrics.jsonl'} is damaged: line {line['epoch']}: {plain[0]} is a "
+                f"perplexity, and environment.json has the unit {unit}. Put both files back."
+            )
+
+
+def _check_epoch(folder: Path, best: BestResult, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Check that the best epoch in a summary is a line of the metrics."""
+    found = [line for line in lines if line["epoch"] == best.epoch]
+    names = ("valid", "valid_averaged")
+    if not found or any(found[0][name] != best.line[name] for name in names):
+        raise InvalidValue(
+            f"{folder / 'summary.json'} is damaged: its best epoch, {best.epoch}, is not one of "
+            f"the {len(lines)} in metrics.jsonl. Put both files back, or run it again."
+        )
+
+
+def _end(folder: Path, config: RunConfig) -> tuple[End | None, str]:
+    """What a sweep noted in ``diverged.json`` and the like, unless the settings were others."""
+    for end in get_args(End):
+        path = folder / f"{end}.json"
+        try:
+            note = read_object(path, schemas.EndNote)
+        except InvalidValue as error:
+            raise InvalidValue(f"{error} Or delete {path.name} to continue the run.") from None
+        if note is not None and note["config"] == config.hash():
+            return end, str(note["message"])
+    return None, ""
+
+
+def comparable(config: RunConfig) -> RunConfig:
+    """The settings that define a model and its training.
+
+    The seed, the device, the number of threads and the amount of training text to measure are set
+    to their defaults. The spread of the noise is a gamma, however it was given.
     """
     plain = RunConfig()
     train = config.train.model_copy(update={"clean_tokens": plain.train.clean_tokens})
@@ -130,21 +220,17 @@ def comparable(config: RunConfig) -> RunConfig:
 
 
 def point(config: RunConfig) -> str:
-    """A hash of the comparable settings but for the limits."""
+    """A hash of the comparable settings without the limits."""
     return comparable(config).hash(limits=False)
 
 
-def judged(config: RunConfig, metrics: list[dict[str, Any]]) -> Schedule:
-    """What validation decided, decided again: the trainer's own rule tells the best epoch."""
+def judged(config: RunConfig, lines: Sequence[Mapping[str, Any]]) -> Schedule:
+    """What validation decided: the trainer's own rule, applied to the lines of metrics again."""
     course = Schedule.start(config.train)
-    for line in metrics:
+    for line in lines:
         averaged = line["valid_averaged"]
-        if course.averaging:
-            averaged = _or_infinite(averaged)
-        course.judge(config.train, _or_infinite(line["valid"]), averaged)
+        known = course.averaging or averaged is not None
+        course.judge(
+            config.train, scores.nats(line["valid"]), scores.nats(averaged) if known else None
+        )
     return course
-
-
-def _or_infinite(perplexity: float | None) -> float:
-    """A perplexity as a record has it, where null stands for infinity."""
-    return math.inf if perplexity is None else perplexity

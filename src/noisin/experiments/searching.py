@@ -22,7 +22,7 @@ SYSTEM = ("/proc", "/sys", "/dev")
 Found = tuple[Path, str | None]  # the folder of a run, and what is wrong with it as a folder
 
 
-class Search:
+class FolderSearch:
     """A search for runs, in one folder after another.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal, NamedTuple
 
-from noisin.experiments.group import Point
+from noisin.experiments.group import PointGroup
 from noisin.experiments.records import Run
 
 NOT_COMPLETE, DIVERGED, STILL_FALLING = "not complete", "diverged", "still falling"
@@ -40,7 +40,7 @@ def state(run: Run) -> str:
     return "complete" if run.complete else (run.end or NOT_COMPLETE)
 
 
-def of_run(run: Run, point: Point) -> list[Tag]:
+def of_run(run: Run, point: PointGroup) -> list[Tag]:
     """What to know about a run."""
     words = [] if run.complete else [state(run)]
     if run.complete and run.unfinished:
@@ -52,7 +52,7 @@ def of_run(run: Run, point: Point) -> list[Tag]:
     return [_tag(some) for some in words]
 
 
-def of_point(point: Point) -> list[Tag]:
+def of_point(point: PointGroup) -> list[Tag]:
     """What to know about a point; how many of its runs that is, unless it is all."""
     counts = Counter(state(run) for run in point.runs)
     counts[STILL_FALLING] = sum(run.complete and run.unfinished for run in point.runs)

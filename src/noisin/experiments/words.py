@@ -1,4 +1,4 @@
-"""Names for people: what a task is, and what sets a point apart from the others of its task."""
+"""Titles and labels: what a task is, and what distinguishes a point from others of its task."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from noisin.experiments.records import comparable
+from noisin.experiments.records import comparable, point
 from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
 
-# Told by the name of the task, or by that of the noise, or not a matter of the point.
-_TOLD = {"data.name", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
-_TOLD |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
-_TOLD |= {
+# Settings that are part of the title of the task, or of the words for noise and dropout.
+_SHOWN = {"data.name", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
+_SHOWN |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
+_SHOWN |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
 }
+# What identifies your own model and task, beside the arguments of their constructors.
+_SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
+_SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
 
 
 def task(config: RunConfig) -> str:
-    """The text and the model, without what regularizes it.
+    """The text and the model without its regularization, or the names of your own.
 
     >>> task(RunConfig())
     'manual, LSTM 2×650'
     >>> task(RunConfig.parse({"model": {"cell": "elman-sigmoid", "num_layers": 1, "tied": False}}))
     'manual, Elman-sigmoid 1×650, not tied'
     """
+    if (own := _own(config)) is not None:
+        return f"{own.task['name']}, {own.model['name']}"
     model = config.model
     cell = model.cell.capitalize() if "-" in model.cell else model.cell.upper()
     embedding = "" if model.embedding_size is None else f", embedding {model.embedding_size}"
@@ -34,7 +39,7 @@ def task(config: RunConfig) -> str:
 
 
 def points(configs: Sequence[RunConfig]) -> list[str]:
-    """A name for each point of a task: its noise, its dropout, and where it is out of line.
+    """A label for each point of a task: noise, dropout, and the settings in which it deviates.
 
     >>> base = {"noise": {"family": "beta", "gamma": 0.2}}
     >>> configs = [{}, base, base | {"train": {"lr": 10.0}}]
@@ -42,14 +47,24 @@ def points(configs: Sequence[RunConfig]) -> list[str]:
     ['no noise', 'beta γ 0.2', 'beta γ 0.2, lr 10']
     """
     settings = [_others(config) for config in configs]
+    names = sorted({name for some in settings for name in some})
     usual = {
-        name: _most_common([some[name] for some in settings if name in some])
-        for name in sorted({name for some in settings for name in some})
+        name: _most_common([some.get(name) for some in settings if name in some or _is_off(name)])
+        for name in names
     }
-    return [
+    labels = [
         ", ".join([_regularized(config), *_deviations(some, usual)])
         for config, some in zip(configs, settings, strict=True)
     ]
+    return [
+        label if labels.count(label) == 1 else f"{label}, {point(config)[:8]}"
+        for label, config in zip(labels, configs, strict=True)
+    ]
+
+
+def _own(config: RunConfig) -> Any:
+    """What identifies your own model and task, or None where the settings do."""
+    return getattr(config, "own", None)
 
 
 def noise(config: NoiseConfig | None) -> str:
@@ -63,6 +78,15 @@ def noise(config: NoiseConfig | None) -> str:
 def kind(config: NoiseConfig) -> str:
     """The noise, whatever its spread."""
     return f"{'additive ' if config.mode == 'additive' else ''}{config.family}"
+
+
+def is_plain(config: RunConfig) -> bool:
+    """Whether nothing regularizes the model, as far as the settings show it."""
+    model = config.model
+    other = getattr(model, "zoneout", None), getattr(model, "gate_dropout", None)
+    terms = getattr(config.train, "terms", None)
+    off = config.noise is None and not has_dropout(config) and other == (None, None) and not terms
+    return off and _own(config) is None
 
 
 def has_dropout(config: RunConfig) -> bool:
@@ -83,6 +107,8 @@ def dropout(config: RunConfig) -> str:
 
 
 def _regularized(config: RunConfig) -> str:
+    if (own := _own(config)) is not None:
+        return str(own.model["name"])
     if not has_dropout(config):
         return noise(config.noise)
     alone = config.noise is None
@@ -90,11 +116,11 @@ def _regularized(config: RunConfig) -> str:
 
 
 def _others(config: RunConfig) -> dict[str, Any]:
-    """The settings that have no words of their own; those of dropout only where there is some."""
+    """The settings that a label does not show otherwise; of dropout only where there is some."""
     return {
         name: value
         for name, value in comparable(config).settings().items()
-        if name not in _TOLD and (has_dropout(config) or not name.startswith("model.dropout"))
+        if name not in _SHOWN and (has_dropout(config) or not name.startswith("model.dropout"))
     }
 
 
@@ -102,12 +128,30 @@ def _most_common(values: Sequence[Any]) -> Any:
     return Counter(map(repr, values)).most_common(1)[0][0]
 
 
+def _is_off(name: str) -> bool:
+    """Whether a setting that is absent is off; noise and dropout have their own words for it."""
+    return not name.startswith(("noise.", "model.dropout."))
+
+
 def _deviations(settings: dict[str, Any], usual: dict[str, Any]) -> list[str]:
-    return [
-        f"{name.rpartition('.')[2].replace('_', ' ')} {_shown(value)}"
+    found = [
+        f"{_called(name)} {_shown(value)}"
         for name, value in settings.items()
         if repr(value) != usual[name]
     ]
+    absent = [name for name in usual if name not in settings and _is_off(name)]
+    return found + [f"no {_called(name)}" for name in absent if usual[name] != repr(None)]
+
+
+def _called(name: str) -> str:
+    """The last part of the name of a setting, after that of the section that is inside a section.
+
+    >>> _called("train.batch_size"), _called("model.zoneout.p_h"), _called("own.model.arguments.H")
+    ('batch size', 'zoneout p h', 'H')
+    """
+    parts = name.split(".")
+    nested = len(parts) > 2 and parts[0] in ("model", "train") and parts[1] != "dropout"
+    return " ".join(parts[1:] if nested else parts[-1:]).replace("_", " ")
 
 
 def _shown(value: Any) -> str:

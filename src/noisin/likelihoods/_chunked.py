@@ -108,7 +108,7 @@ class _Sum:
 
 
 def _exponentiated(s: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn s into e, in place; d and the nll of each row."""
+    """SweepLock s into e, in place; d and the nll of each row."""
     s.sub_(s.amax(dim=1, keepdim=True))
     s_x = s.gather(1, x[:, None]).squeeze(1)
     d = s.exp_().sum(dim=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +28,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Unit:
-    """What a score is reported in.
+    """What a score is reported in. Lower is better in every unit.
 
     >>> Unit("perplexity", "word").value(math.log(100.0))
     100.00000000000004
@@ -35,6 +36,8 @@ class Unit:
     8.4
     >>> Unit("bits", "character").value(math.log(2.0))
     1.0
+    >>> print(Unit("perplexity", "word"), Unit("nats", "frame"), sep=", ")
+    perplexity, nats per frame
     """
 
     name: Literal["perplexity", "nats", "bits"]
@@ -52,9 +55,37 @@ class Unit:
             return self.value(nats) * stderr
         return self.value(stderr)
 
+    def __str__(self) -> str:
+        return self.name if self.name == "perplexity" else f"{self.name} per {self.per}"
+
+    @property
+    def plural(self) -> str:
+        """Several scores, in a sentence: ``perplexities``, or ``nats per frame``."""
+        return "perplexities" if self.name == "perplexity" else str(self)
+
+    @property
+    def log_scale(self) -> bool:
+        """Whether an axis of scores is logarithmic; nats and bits are logarithms already."""
+        return self.name == "perplexity"
+
+    @property
+    def digits(self) -> int:
+        """The decimals that a score is shown with."""
+        return 1 if self.name == "perplexity" else 3
+
 
 PERPLEXITY = Unit("perplexity", "word")
 NATS_PER_FRAME = Unit("nats", "frame")
 NATS_PER_STEP = Unit("nats", "step")
 BITS_PER_CHARACTER = Unit("bits", "character")
 UNITS = (PERPLEXITY, NATS_PER_FRAME, NATS_PER_STEP, BITS_PER_CHARACTER)
+
+
+def common(units: Iterable[Unit]) -> str:
+    """The heading of scores that may be in several units.
+
+    >>> common([PERPLEXITY, PERPLEXITY]), common([PERPLEXITY, NATS_PER_FRAME]), common([])
+    ('perplexity', 'score', 'score')
+    """
+    found = set(units)
+    return str(found.pop()) if len(found) == 1 else "score"

@@ -29,6 +29,7 @@ from noisin._util.files import write_atomically, writing
 from noisin._util.regular import open_regular, read_regular
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
+from noisin.tasks.unit import PERPLEXITY, Unit
 from noisin.training import schemas
 from noisin.training.config import RunConfig
 from noisin.training.reading import LARGEST_FILE, misfit, parse_json, read_object
@@ -74,6 +75,12 @@ class RunRecord:
     def environment(self) -> dict[str, Any]:
         """What the run was made on and with."""
         return read_object(self.folder / "environment.json", schemas.Environment) or {}
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of the scores; perplexity per word where the record does not name one."""
+        known = self.environment.get("unit")
+        return PERPLEXITY if known is None else Unit(known["name"], known["per"])
 
     @property
     def threads(self) -> int:
@@ -157,7 +164,7 @@ class RunRecord:
             raise InvalidValue(f"{place}: {error}. Put the whole file back.") from None
         if not isinstance(found, dict) or found.get("epoch") != epoch:
             raise InvalidValue(f"{place} must be that of epoch {epoch}, got {found!r:.60}.")
-        problem = misfit(found, schemas.Line)
+        problem = misfit(found, schemas.MetricsLine)
         if problem:
             raise InvalidValue(f"{place}: {problem} Put the whole file back.")
         return found

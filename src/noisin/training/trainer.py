@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from noisin.errors import InvalidType, Unsupported
 from noisin.models import Loss, Trainable
 from noisin.tasks import Score, Task
 from noisin.tasks.base import Split, name_of, observation_of, splits_of
-from noisin.training import resume
+from noisin.training import resume, scores
 from noisin.training.build import build_model, build_task
 from noisin.training.checkpoint import Checkpoint, Checkpoints
 from noisin.training.config import RunConfig, TrainConfig
@@ -55,6 +54,7 @@ from noisin.training.runtime.tensorboard import Board
 from noisin.training.runtime.workers import Workers
 from noisin.training.schedule import Weights
 from noisin.training.state import TrainState, load_weights, means_of
+from noisin.training.summary import BestResult, RunSummary
 
 LOOK = 20  # steps between two looks at the loss, where looking means to wait for the device
 LIMITS = (None, "tokens", "minutes")  # that may cut an epoch short
@@ -345,10 +345,10 @@ class Trainer:
             "tokens": state.tokens,
             "lr": state.schedule.lr,
             "noise_std": None if noise is None else math.sqrt(noise.variance),
-            "train": _plain(train),
-            "train_clean": _plain(clean),
-            "valid": _plain(valid),
-            "valid_averaged": _plain(averaged),
+            "train": _recorded(train),
+            "train_clean": _recorded(clean),
+            "valid": _recorded(valid),
+            "valid_averaged": _recorded(averaged),
             **({"terms": means} if means else {}),
             "seconds": round(self.clock.seconds, 3),
             "tokens_per_second": round(self.clock.speed(state.tokens), 1),
@@ -402,48 +402,41 @@ class Trainer:
         newest = self.checkpoints.newest(self.progress.note)
         assert newest is not None
         lines = self.record.metrics
-        bests = {}
-        for weights, best in state.schedule.bests.items():
-            saved = self.checkpoints.best(newest, weights)
-            measured = self._measured_again(state, saved, weights)
-            bests[weights] = lines[best.epoch - 1] | {"weights": weights} | measured
-        self.record.write(
-            "summary.json",
-            {
-                "ended": reason,
-                "epochs": state.epoch,
-                "steps": state.step,
-                "tokens": state.tokens,
-                "seconds": round(self.clock.seconds, 3),
-                "parameters": sum(p.numel() for p in state.parameters),
-                "best": bests[state.schedule.best_weights],
-                "raw": bests.get("raw"),
-                "averaged": bests.get("averaged"),
-                "last": lines[-1],
-                "config": self.config.hash(),
-            },
+        bests = {
+            weights: self._best_result(state, newest, weights, lines[best.epoch - 1])
+            for weights, best in state.schedule.bests.items()
+        }
+        summary = RunSummary(
+            ended=reason,
+            epochs=state.epoch,
+            steps=state.step,
+            tokens=state.tokens,
+            seconds=round(self.clock.seconds, 3),
+            parameters=sum(p.numel() for p in state.parameters),
+            bests=bests,
+            best=state.schedule.best_weights,
+            last=lines[-1],
+            config=self.config.hash(),
         )
+        self.record.write("summary.json", summary.to_json())
 
-    def _measured_again(
-        self, state: TrainState, best: Checkpoint, weights: Weights
-    ) -> dict[str, Any]:
-        """What was not measured of the best weights when their epoch ended."""
-        saved = best.weights if weights == "raw" else best.average
+    def _best_result(
+        self, state: TrainState, newest: Checkpoint, weights: Weights, line: Mapping[str, Any]
+    ) -> BestResult:
+        """Measure what was not measured of the best weights when their epoch ended."""
+        checkpoint = self.checkpoints.best(newest, weights)
+        saved = checkpoint.weights if weights == "raw" else checkpoint.average
         assert saved is not None
         load_weights(state.weights(), saved)
-        measured: dict[str, Any] = {"test": None, "checkpoint": best.manifest.number}
-        if self._has("test"):
-            measured["test"] = _plain(self._measured(state, "test"))
+        test = _recorded(self._measured(state, "test") if self._has("test") else None)
+        clean = line["train_clean"]
         if weights == "averaged" and self._has("train_clean"):  # the line has the raw weights'
-            measured["train_clean"] = _plain(self._measured(state, "train_clean"))
-        return measured
+            clean = _recorded(self._measured(state, "train_clean"))
+        return BestResult(weights, line, test, clean, checkpoint.manifest.number)
 
 
-def _plain(score: Score | None) -> dict[str, Any] | None:
-    """A score as a record keeps it."""
-    if score is None:
-        return None
-    return {name: value for name, value in asdict(score).items() if value is not None}
+def _recorded(score: Score | None) -> dict[str, Any] | None:
+    return None if score is None else scores.to_json(score)
 
 
 def _check(model: object, task: object) -> None:

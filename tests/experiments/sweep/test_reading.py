@@ -154,7 +154,7 @@ def test_a_worker_is_told_the_same(name: str) -> None:
 
 
 WRONG = {
-    "": "a sweep has [grid], [[points]] or both, or else [search]",
+    "": "a sweep needs [grid], [[points]] or both, or else [search]",
     "[grid]\nseed=[1]\n[search]\ntrials=1": "or else [search]",
     "seeds = 3\n[grid]\ntrain.lr=[1]": "seeds must be a list of whole numbers, got 3",
     "seeds = [1.5]\n[grid]\ntrain.lr=[1]": "seeds.0 must be a whole number, got 1.5",
@@ -164,7 +164,7 @@ WRONG = {
     "base = 'nothing'\n[grid]\nseed=[1]": "base must be a preset, got 'nothing'",
     "base = [1]\n[grid]\nseed=[1]": "base must be a preset, got [1]",
     "base = 'compare'\n[grid]\nseed=[1]": "base must be one run, and compare is several",
-    "grid = 3": "[grid] must hold lists by name, got 3",
+    "grid = 3": "[grid] must contain lists by name, got 3",
     "[grid]\nseed = 1": "[grid]: seed must be a list of values, got 1",
     "[grid]\nseed = []": "[grid]: seed must be a list of values, got []",
     "[grid]\ntrain.lrr = [1]": "point lrr-1: config: train.lrr is no setting. Did you mean lr?",
@@ -174,23 +174,23 @@ WRONG = {
     "[grid]\nseed = [" + "1, " * 200 + "]\ntrain.lr = [" + "1, " * 200 + "]": "at most, got 40000",
     "points = 3": "[[points]] must be tables of settings, got 3",
     "points = []": "[[points]] must be tables of settings, got []",
-    "[[points]]\nname = '../x'": "a point is named by letters, digits",
+    "[[points]]\nname = '../x'": "the name of a point becomes a folder",
     "[[points]]\nname = 3": "got 3",
     "[[points]]\nbase = 'manual'\n[grid]\nbase = ['manual']": "a point has a base of its own",
     "[[points]]\ntrain = 3": "train must be a section of settings, got 3",
     '[[points]]\ntrain = 3\n"train.lr" = 3': "train.lr is within train, which has a value itself",
-    "search = 3": "[search] must hold ranges by name, got 3",
+    "search = 3": "[search] must contain ranges by name, got 3",
     "[search]\ntrain.lr = {low = 1, high = 2}": "search.trials is missing",
-    "[search]\ntrials = 1": "[search] must have a setting to choose, such as noise.std = {low",
+    "[search]\ntrials = 1": "[search] must contain a setting, such as noise.std = {low",
     "[search]\ntrials = 0\ntrain.lr = {low = 1, high = 2}": "search.trials must be 1 or more",
     "[search]\ntrials = 1\nsampler = 'x'\ntrain.lr = {low = 1, high = 2}": "search.sampler must be",
     "[search]\ntrials = 1\ntrain.lr = 3": "[search]: train.lr must be a range such as",
     "[search]\ntrials = 1\ntrain.lr = {low = 1}": "expected low and high, or choices",
     "[search]\ntrials = 1\ntrain.lr = {low = 2, high = 1}": "low must be less than high",
     "[search]\ntrials = 1\ntrain.lr = {low = 0, high = 1, log = true}": "more than 0 with log",
-    "[search]\ntrials = 1\ntrain.lr = {low = 1, high = 2, log = true, step = 1}": "not go together",
-    "[search]\ntrials = 1\ntrain.lr = {choices = []}": "choices must hold a value",
-    "[search]\ntrials = 1\ntrain.lr = {choices = [1], low = 1}": "choices stand alone",
+    "[search]\ntrials = 1\ntrain.lr = {low = 1, high = 2, log = true, step = 1}": "be combined",
+    "[search]\ntrials = 1\ntrain.lr = {choices = []}": "choices must contain at least one",
+    "[search]\ntrials = 1\ntrain.lr = {choices = [1], low = 1}": "cannot be combined with low",
     "[search]\ntrials = 1\ntrain.bptt = {low = 1.5, high = 3}": "train.bptt must be a whole number",
     "[search]\ntrials = 1\ntrain.bptt = {low = 0, high = 3}": "train.bptt must be 1 or more, got 0",
     "[search]\ntrials = 1\nnoise.gamma = {low = 0, high = 3}\nnoise.family = {choices = "
@@ -226,7 +226,7 @@ def test_names_that_are_none(tmp_path: Path) -> None:
     "flags", [{"noise": {"std": "1"}}, {"noise": {"gamma": "1"}}, {"noise": {"family": "beta"}}]
 )
 def test_what_varies_cannot_be_set_for_all(flags: Any) -> None:
-    with pytest.raises(InvalidValue, match="is what its points differ in"):
+    with pytest.raises(InvalidValue, match="is varied by this sweep"):
         sweep.read("manual-families", flags)
 
 

@@ -21,8 +21,8 @@ from noisin.errors import InvalidValue
 from noisin.experiments.sweep import Sweep, worker
 from noisin.experiments.sweep.driver import available_threads
 from noisin.experiments.sweep.ledger import TASK
+from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import find, note
-from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import Interrupted, RunRecord, Trainer
 from noisin.training.runtime.environment import cores
@@ -70,7 +70,7 @@ def test_a_lost_study_and_a_lost_run(two: Sweep, tmp_path: Path) -> None:
     toy.work(two, tmp_path)
     (tmp_path / "toy" / "study.db").unlink()
     assert toy.work(two, tmp_path).trained == []
-    with Turn(tmp_path):
+    with SweepLock(tmp_path):
         toy.ledger(two, tmp_path).recover()
     assert toy.trials(two, tmp_path) == [(0, "COMPLETE"), (1, "COMPLETE")]
     shutil.rmtree(toy.folder(two, tmp_path, 1))
@@ -162,11 +162,11 @@ def test_what_others_are_at_is_left_to_them(two: Sweep, tmp_path: Path) -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     toy.take(two, tmp_path, [socket.gethostname(), sleeper.pid])
     toy.take(two, tmp_path, ["elsewhere", 1])
-    with Turn(tmp_path):
+    with SweepLock(tmp_path):
         assert toy.ledger(two, tmp_path).next() is None
     sleeper.kill()
     sleeper.communicate()
-    with Turn(tmp_path):
+    with SweepLock(tmp_path):
         trial = toy.ledger(two, tmp_path).next()
     assert trial is not None
     assert trial.user_attrs == {TASK: 0}
@@ -176,7 +176,7 @@ def test_what_is_over_is_told_once(two: Sweep, tmp_path: Path) -> None:
     """Runs are complete in their folders, and the study does not know it yet."""
 
     def look() -> list[tuple[int, str]]:
-        with Turn(tmp_path):
+        with SweepLock(tmp_path):
             toy.ledger(two, tmp_path).recover()
         return toy.trials(two, tmp_path)
 

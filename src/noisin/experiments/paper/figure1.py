@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from noisin.errors import InvalidValue
 from noisin.experiments import words
-from noisin.experiments.group import Point, grouped, one_per_seed
+from noisin.experiments.group import PointGroup, grouped, one_per_seed
 from noisin.experiments.pictures import charts
-from noisin.experiments.pictures.axes import dress, perplexities, whole_epochs
+from noisin.experiments.pictures.axes import dress, score_axis, whole_epochs
 from noisin.experiments.pictures.charts import PLAIN, Style
 from noisin.experiments.pictures.learning_curves import check_can_draw
 from noisin.experiments.pictures.palette import LIGHT, MARKERS, SERIES
 from noisin.experiments.records import Run, comparable
+from noisin.tasks.unit import PERPLEXITY
 from noisin.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -34,18 +35,19 @@ RECIPES = ("figure1-clean", "figure1-noisy")
 class Selection:
     """The runs of the figure: those without noise, and those with it by growing std."""
 
-    clean: Point
-    noisy: tuple[Point, ...]
+    clean: PointGroup
+    noisy: tuple[PointGroup, ...]
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[PointGroup, ...]:
         """All of them."""
         return (self.clean, *self.noisy)
 
 
 def select(runs: Iterable[Run], folder: Path) -> Selection:
     """The runs of the figure among others; they share all settings but noise, seed and limits."""
-    elman = [run for run in runs if _is_elman(run.config) and run.metrics]
+    elman = [run for run in runs if run.unit == PERPLEXITY and _is_elman(run.config)]
+    elman = [run for run in elman if run.metrics]
     found = [_selection(some) for some in grouped(elman, _likeness).values()]
     whole = [selection for selection in found if selection is not None]
     if whole:
@@ -71,14 +73,14 @@ def figure_1(selection: Selection) -> Figure:
     for axes in flat[len(points) :]:
         axes.set_axis_off()
     for axes in panels[:, 0]:
-        axes.set_ylabel("perplexity")
+        axes.set_ylabel(str(PERPLEXITY))
     _legend(figure)
     whole_epochs(flat[0])
-    perplexities(flat[0])
+    score_axis(flat[0], PERPLEXITY)
     return figure
 
 
-def _panel(axes: Axes, point: Point, clean: Point) -> None:
+def _panel(axes: Axes, point: PointGroup, clean: PointGroup) -> None:
     dress(axes)
     noisy = point is not clean
     style = Style(SERIES[0], MARKERS[0]) if noisy else PLAIN
@@ -93,7 +95,7 @@ def _panel(axes: Axes, point: Point, clean: Point) -> None:
     axes.set_xlabel("epoch")
 
 
-def _title(point: Point) -> str:
+def _title(point: PointGroup) -> str:
     noise = "no noise" if point.std is None else f"Gaussian noise, γ = {point.std:g}"
     seeds = "" if len(point.counted) == 1 else f"{len(point.counted)} seeds, "
     best = "infinite" if point.valid is None else str(point.valid)
@@ -136,7 +138,7 @@ def _likeness(run: Run) -> tuple[str, ...]:
 
 def _selection(runs: Sequence[Run]) -> Selection | None:
     points = [
-        Point(words.noise(some[0].config.noise), *one_per_seed(some))
+        PointGroup(words.noise(some[0].config.noise), *one_per_seed(some))
         for some in grouped(runs, lambda run: run.point).values()
     ]
     clean = [point for point in points if point.std is None]

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from noisin.experiments.paper import results
-from noisin.experiments.paper.results import CELLS, Cell
+from noisin.experiments.paper.results import CELLS, TableCell
 from noisin.noise import ranges
 from noisin.training.config import RunConfig
 
@@ -73,7 +73,7 @@ _FIGURE_1: Settings = {
 _ADDITIVE: Settings = {"noise": {"family": "gaussian", "gamma": 0.5, "mode": "additive"}}
 
 
-def name_of(cell: Cell, dropout: Dropout = "dropout") -> str:
+def name_of(cell: TableCell, dropout: Dropout = "dropout") -> str:
     """The recipe of a cell; of one with dropout, by one of two readings.
 
     >>> name_of(results.cell("wikitext-2", "large", dropout=True, family="chi-square"))

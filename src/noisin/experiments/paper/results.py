@@ -6,7 +6,7 @@ paper's as printed; where they are at odds with its text, with each other or wit
 :data:`NOTES` says so.
 
 >>> cell("ptb", "medium", family="gaussian")
-Cell(table=3, row='Gaussian', corpus='ptb', size='medium', dropout=False, family='gaussian', gamma=1.1, dev=76.2, test=71.8)
+TableCell(table=3, row='Gaussian', corpus='ptb', size='medium', dropout=False, family='gaussian', gamma=1.1, dev=76.2, test=71.8)
 >>> round(cell("ptb", "medium", family="bernoulli").std, 2)
 1.2
 >>> round(best_gain("ptb", "medium", dropout=False), 1)
@@ -31,7 +31,7 @@ TITLES: Mapping[CorpusName, str] = {"ptb": "Penn Treebank", "wikitext-2": "WikiT
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One model with one noise, in one of the two tables of perplexities.
 
     Attributes:
@@ -102,8 +102,8 @@ class Claim:
     """An improvement that the paper's text states in percent, and the cells that it comes from."""
 
     percent: float
-    better: Cell
-    worse: Cell
+    better: TableCell
+    worse: TableCell
 
     @property
     def like_with_like(self) -> bool:
@@ -112,7 +112,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Note:
+class PaperNote:
     """Where a table is at odds with the text, or with itself."""
 
     table: int
@@ -164,12 +164,12 @@ _WIKITEXT_2: Mapping[str, tuple[Triple, Triple]] = {
 
 def _cells(
     table: int, corpus: CorpusName, rows: Mapping[str, tuple[Triple, Triple]]
-) -> Iterator[Cell]:
+) -> Iterator[TableCell]:
     for row, triples in rows.items():
         name = row.removeprefix("D + ").lower()
         family = {"none": None, "dropout (d)": None, "chi": "chi-square"}.get(name, name)
         for size, triple in zip(HIDDEN_SIZES, triples, strict=True):
-            yield Cell(table, row, corpus, size, row.startswith("D"), family, *triple)
+            yield TableCell(table, row, corpus, size, row.startswith("D"), family, *triple)
 
 
 CELLS = (*_cells(3, "ptb", _PENN_TREEBANK), *_cells(4, "wikitext-2", _WIKITEXT_2))
@@ -177,7 +177,7 @@ CELLS = (*_cells(3, "ptb", _PENN_TREEBANK), *_cells(4, "wikitext-2", _WIKITEXT_2
 
 def cell(
     corpus: CorpusName, size: SizeName, *, dropout: bool = False, family: str | None = None
-) -> Cell:
+) -> TableCell:
     """The cell of a model and a noise."""
     key = (corpus, size, dropout, family)
     for found in CELLS:
@@ -189,7 +189,7 @@ def cell(
     )
 
 
-def gain(better: Cell, worse: Cell) -> float:
+def gain(better: TableCell, worse: TableCell) -> float:
     """By how many percent the test perplexity of one cell is below that of another."""
     return 100 * (1 - better.test / worse.test)
 
@@ -256,42 +256,42 @@ CLAIMS = (
 )
 
 NOTES = (
-    Note(
+    PaperNote(
         3,
         "The text says that each noise alone beats dropout. Chi does not: 80.7 > 77.0 (medium), "
         "75.5 > 75.3 (large).",
     ),
-    Note(
+    PaperNote(
         3,
         "The text's 37.3 % is the large model with noise over the medium one without. Like with "
         "like it is 34.5 % (medium) and 44.5 % (large).",
     ),
-    Note(
+    PaperNote(
         3,
         "The best of a column is in bold type, but for D + Gaussian and D + Bernoulli, large: "
         "70.0 > 69.8 on dev, of D + Logistic.",
     ),
-    Note(
+    PaperNote(
         4,
         "The text says that the trend is that of Penn Treebank. With the medium model, no noise "
         "alone beats dropout: 86.6 > 84.8.",
     ),
-    Note(
+    PaperNote(
         4,
         "The text says that noise improves the LSTM with dropout. With the medium model two do "
         "not: D + Bernoulli, 94.4 > 84.8, and D + Chi, 87.4 > 84.8. The first has a std of 1.0 "
         "where the others have 0.3 to 0.5: too much.",
     ),
-    Note(
+    PaperNote(
         4,
         "The text's 39.0 % and 9.4 % are the large model with noise over the medium one without. "
         "Like with like they are 36.3 % and 3.2 % (medium), 40.8 % and 15.6 % (large).",
     ),
-    Note(
+    PaperNote(
         4,
         "Beta, medium, is in bold type as the best on test: 87.2 > 86.6, of Bernoulli.",
     ),
-    Note(
+    PaperNote(
         4,
         "None, large: dev is a quarter above test, 176 > 140, and within 7 % of it in every "
         "other cell. One of the two may be a misprint.",

@@ -9,7 +9,7 @@ from noisin.experiments import formats, tags
 from noisin.experiments.collection import Collection
 from noisin.experiments.formats import Sheet
 from noisin.experiments.paper import recipes, results, tables
-from noisin.experiments.paper.tables import Comparison, Line
+from noisin.experiments.paper.tables import Comparison, TableLine
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
 
@@ -89,7 +89,7 @@ def sheets(number: int, runs: Collection) -> Iterator[Sheet]:
         yield Sheet(title, HEADS, rows, left=(0, len(HEADS) - 1))
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: TableLine) -> tuple[str, ...]:
     cell, result = line.cell, line.result
     fewest, most = result.epochs
     span = f"{fewest}" if fewest == most else f"{fewest}-{most}"
@@ -108,7 +108,7 @@ def _row(line: Line) -> tuple[str, ...]:
     )
 
 
-def _notes(line: Line) -> tuple[str, ...]:
+def _notes(line: TableLine) -> tuple[str, ...]:
     return line.result.notes or (() if line.result.runs else ("missing",))
 
 
@@ -116,7 +116,7 @@ def _perplexity(mean: Mean | None) -> str:
     return MISSING if mean is None else str(mean)
 
 
-def _is_recurrent(line: Line) -> bool:
+def _is_recurrent(line: TableLine) -> bool:
     return line.result.recipe != recipes.name_of(line.cell)
 
 
@@ -189,7 +189,7 @@ def _csv(number: int, runs: Collection) -> str:
     return formats.csv(FIELDS, map(_values, tables.compare(number, runs).lines))
 
 
-def _values(line: Line) -> tuple[object, ...]:
+def _values(line: TableLine) -> tuple[object, ...]:
     cell, result = line.cell, line.result
     dev, test = result.dev, result.test
     return (

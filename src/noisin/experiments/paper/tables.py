@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
 from noisin.experiments.paper import recipes, results
-from noisin.experiments.paper.results import Cell
+from noisin.experiments.paper.results import TableCell
 from noisin.experiments.records import Run, comparable, point
 from noisin.experiments.seeds import Mean, longest_of_each_seed
 from noisin.experiments.tags import (
@@ -56,10 +56,10 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """A cell of the paper and ours."""
 
-    cell: Cell
+    cell: TableCell
     result: Result
 
     @property
@@ -73,7 +73,7 @@ class Comparison:
     """A table of perplexities: its lines, and the runs that belong to none of them."""
 
     number: int
-    lines: tuple[Line, ...]
+    lines: tuple[TableLine, ...]
     others: tuple[Run, ...]
 
     @property
@@ -116,20 +116,20 @@ def nearest(run: Run, number: int) -> tuple[str, list[str]]:
     return min(differences.items(), key=lambda item: len(item[1]))
 
 
-def _names(cell: Cell) -> Iterator[str]:
+def _names(cell: TableCell) -> Iterator[str]:
     """The recipes of a cell: two where it has dropout, which the paper leaves open."""
     for reading in recipes.DROPOUTS:
         if cell.dropout or reading == "dropout":
             yield recipes.name_of(cell, reading)
 
 
-def _lines(cell: Cell, alike: Mapping[str, list[Run]]) -> Iterator[Line]:
+def _lines(cell: TableCell, alike: Mapping[str, list[Run]]) -> Iterator[TableLine]:
     """One for the recipe, and one for its recurrent reading if there are runs of it."""
     for i, name in enumerate(_names(cell)):
         config = recipes.config(name)
         found = alike.get(point(config), [])
         if found or i == 0:
-            yield Line(cell, _result(name, config.train.epochs, found))
+            yield TableLine(cell, _result(name, config.train.epochs, found))
 
 
 def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:

@@ -1,4 +1,4 @@
-"""Axes of pictures: their look, whole epochs, and perplexities on a logarithmic scale."""
+"""Axes of pictures: their look, whole epochs, and the scale of the scores."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from noisin.experiments.pictures.palette import LIGHT
+from noisin.tasks.unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+HIGHEST = 1e9  # a score beyond this is off the picture
 SIZE = (4.8, 3.3)  # inches: as wide as a phone, where a picture cannot be made larger
 
 
@@ -25,7 +27,7 @@ def new_axes(size: tuple[float, float] = SIZE) -> tuple[Figure, Axes]:
 
 
 def dress(axes: Axes) -> None:
-    """Axes in the colours of the palette, with no more ink than needed."""
+    """Style axes in the colours of the palette, with little ink."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(LIGHT["muted"])
     axes.tick_params(color=LIGHT["muted"], labelcolor=LIGHT["ink"], labelsize=10, which="both")
@@ -36,7 +38,7 @@ def dress(axes: Axes) -> None:
 
 
 def whole_epochs(axes: Axes) -> None:
-    """No half epochs on the axis."""
+    """Show whole epochs only."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(
@@ -44,8 +46,33 @@ def whole_epochs(axes: Axes) -> None:
     )
 
 
-def perplexities(axes: Axes, top: float = math.inf) -> None:
-    """A logarithmic axis with a few round numbers on it, and nothing above ``top``."""
+def is_drawable(score: float, unit: Unit) -> bool:
+    """Whether a score can be drawn: a perplexity is positive, nats and bits have any sign.
+
+    >>> from noisin.tasks.unit import NATS_PER_STEP, PERPLEXITY
+    >>> [is_drawable(score, PERPLEXITY) for score in (0.0, 80.0, math.inf)]
+    [False, True, False]
+    >>> [is_drawable(score, NATS_PER_STEP) for score in (-3.0, 0.0, math.nan)]
+    [True, True, False]
+    """
+    return (0 if unit.log_scale else -HIGHEST) < score < HIGHEST
+
+
+def score_axis(axes: Axes, unit: Unit, top: float = math.inf) -> None:
+    """The axis of the scores: logarithmic for perplexities, with nothing above ``top``."""
+    if unit.log_scale:
+        _log_axis(axes, top)
+        return
+    low, high = axes.dataLim.intervaly
+    if not -math.inf < low <= high < math.inf:  # nothing is drawn
+        low, high = 0.0, 1.0
+    high = max(low, min(high, top))
+    margin = 0.05 * (high - low) or 0.5
+    axes.set_ylim(low - margin, high + margin)
+
+
+def _log_axis(axes: Axes, top: float) -> None:
+    """A logarithmic axis with a few round numbers on it."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     axes.set_yscale("log")

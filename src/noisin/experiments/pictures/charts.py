@@ -1,6 +1,6 @@
-"""The pictures of a task: perplexity by epoch, and perplexity by the spread of the noise.
+"""The pictures of a task: scores by epoch, and scores by the spread of the noise.
 
-What they show has no words in it but those of the axes: the names of the lines are the page's.
+The only text in them is that of the axes: the page shows the names of the lines.
 """
 
 from __future__ import annotations
@@ -12,20 +12,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from noisin.experiments import words
-from noisin.experiments.group import Point, Task
-from noisin.experiments.pictures.axes import new_axes, perplexities, whole_epochs
-from noisin.experiments.pictures.palette import LIGHT, MARKERS, SERIES, Polygon
+from noisin.experiments.group import PointGroup, TaskGroup
+from noisin.experiments.pictures.axes import (
+    HIGHEST,
+    is_drawable,
+    new_axes,
+    score_axis,
+    whole_epochs,
+)
+from noisin.experiments.pictures.palette import LIGHT, MARKERS, Polygon, combination
 from noisin.experiments.records import Run
-from noisin.noise import ranges
+from noisin.tasks.unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-HIGHEST = 1e9  # a perplexity beyond this is off the picture
 DASHED: Any = (0, (4, 2))
 DOTTED: Any = (0, (1, 1.2))
-FAMILIES = tuple(ranges.LAWS)
+PAPER = ("gaussian", "bernoulli", "gamma", "gumbel", "laplace", "logistic", "beta", "chi-square")
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Line:
+class LegendLine:
     """A line of a picture and its name."""
 
     label: str
@@ -47,34 +52,48 @@ class Line:
 
 OTHERS = Style("muted", MARKERS[0])
 PLAIN = Style("ink", MARKERS[0])
-# By the family of the noise, and of what has none but is not plain either, such as dropout.
+# By the family of the noise, and None: without noise but not plain either, such as dropout.
 LOOKS: dict[str | None, Style] = {
-    family: Style(colour, marker)
-    for family, colour, marker in zip((*FAMILIES, None), SERIES, MARKERS[1:], strict=True)
+    family: Style(*combination(k)) for k, family in enumerate((*PAPER, None))
 }
 
 
-def styles(task: Task) -> dict[str, Style]:
+def looks(families: Iterable[str]) -> dict[str | None, Style]:
+    """A style for each family, all different: those of the paper's, and the next ones for others.
+
+    >>> found = looks(["beta", "my_package.noises:Cauchy", "triangular"])
+    >>> found["beta"] == LOOKS["beta"], len(set(found.values()))
+    (True, 11)
+    """
+    others = sorted(set(families) - set(PAPER))
+    further = {name: Style(*combination(len(LOOKS) + k)) for k, name in enumerate(others)}
+    return LOOKS | further
+
+
+def _families(task: TaskGroup) -> set[str]:
+    return {point.config.noise.family for point in task.points if point.config.noise is not None}
+
+
+def styles(task: TaskGroup) -> dict[str, Style]:
     """A style for the best points of a task, by their labels. The plain one is as black as ink.
 
-    The best of each family looks as the family does where that is a line.
+    The best of each family has the look that the family has where it is a line.
     """
-    plain = [p for p in task.points if p.config.noise is None and not words.has_dropout(p.config)]
+    plain = [point for point in task.points if words.is_plain(point.config)]
     chosen = {point.label: PLAIN for point in plain[:1]}
-    rest = [point for point in task.points if point.label not in chosen][: len(LOOKS)]
-    free = dict(LOOKS)
+    free = looks(_families(task))
+    rest = [point for point in task.points if point.label not in chosen][: len(free)]
     for point in rest:
-        family = point.config.noise.family if point.config.noise else None
-        if family in free:
+        if (family := _family(point)) in free:
             chosen[point.label] = free.pop(family)
     others = [point.label for point in rest if point.label not in chosen]
     return chosen | dict(zip(others, free.values(), strict=False))
 
 
-def learning_curves(task: Task) -> tuple[Figure, list[Line]]:
-    """Perplexity by epoch: valid as a line, train with noise off dashed, the best marked.
+def learning_curves(task: TaskGroup) -> tuple[Figure, list[LegendLine]]:
+    """Scores by epoch: valid as a line, train with noise off dashed, the best marked.
 
-    Of several seeds the mean, as far as all of them went, and the range as a band.
+    Of several seeds the mean, over the epochs that all of them have, and the range as a band.
     """
     figure, axes = new_axes()
     known = styles(task)
@@ -86,19 +105,20 @@ def learning_curves(task: Task) -> tuple[Figure, list[Line]]:
         if style is not OTHERS:
             draw_curve(axes, point.counted, "train_clean", style, DASHED)
             mark_best(axes, point.counted, style)
-        lines.append(Line(point.label, style))
-    axes.set(xlabel="epoch", ylabel="perplexity")
+        lines.append(LegendLine(point.label, style))
+    axes.set(xlabel="epoch", ylabel=str(task.unit))
     whole_epochs(axes)
-    perplexities(axes, top=_top(point for point in task.points if point.label in known))
+    top = _top([point for point in task.points if point.label in known], task.unit)
+    score_axis(axes, task.unit, top)
     named = [line for line in reversed(lines) if line.style is not OTHERS]
     rest = len(lines) - len(named)
-    return figure, named + ([Line(f"{rest} others, valid only", OTHERS)] if rest else [])
+    return figure, named + ([LegendLine(f"{rest} others, valid only", OTHERS)] if rest else [])
 
 
-def spread(task: Task) -> tuple[Figure, list[Line]] | None:
-    """Validation perplexity at the best epoch by the std of the noise, a line for each family.
+def spread(task: TaskGroup) -> tuple[Figure, list[LegendLine]] | None:
+    """The score on valid at the best epoch by the std of the noise, a line for each family.
 
-    Of complete runs alone. None if fewer than two of the points have noise. Beside them, as levels,
+    Of complete runs only. None if fewer than two of the points have noise. In addition, as levels,
     the same without noise, and the best with dropout instead.
     """
     points = [point for point in task.points if point.complete and _drawable(point)]
@@ -107,28 +127,36 @@ def spread(task: Task) -> tuple[Figure, list[Line]] | None:
         return None
     figure, axes = new_axes()
     lines = [_level(axes, point) for point in _levels(points)]
+    known = looks(_families(task))
     for label, some in sorted(_by_kind(noisy).items()):
-        lines.append(_by_std(axes, label, sorted(some, key=lambda point: point.std or 0.0)))
-    axes.set(xlabel="standard deviation of the noise", ylabel="perplexity on valid")
+        style = replace(known[_family(some[0])], dashed=words.has_dropout(some[0].config))
+        _by_std(axes, style, sorted(some, key=lambda point: point.std or 0.0))
+        lines.append(LegendLine(label, style))
+    axes.set(xlabel="standard deviation of the noise", ylabel=f"{task.unit} on valid")
     axes.set_xlim(left=0)
-    perplexities(axes)
+    score_axis(axes, task.unit)
     return figure, lines
 
 
-def _top(points: Iterable[Point]) -> float:
-    """The highest perplexity that matters: of many epochs the first are far above, and alike."""
+def _top(points: Iterable[PointGroup], unit: Unit) -> float:
+    """The highest score to show: of many epochs the first ones are far above, and alike."""
     curves = [run.valid for point in points for run in point.counted]
     later = [v for curve in curves for v in curve[len(curve) // 4 if len(curve) > 7 else 0 :]]
-    return 1.1 * max((v for v in later if v is not None and v < HIGHEST), default=HIGHEST)
+    highest = max((v for v in later if v is not None and v < HIGHEST), default=HIGHEST)
+    return 1.1 * highest if unit.log_scale else highest
 
 
-def _drawable(point: Point) -> bool:
-    return point.valid is not None and 0 < point.valid.mean < HIGHEST
+def _drawable(point: PointGroup) -> bool:
+    return point.valid is not None and is_drawable(point.valid.mean, point.unit)
 
 
-def _by_kind(points: Iterable[Point]) -> dict[str, list[Point]]:
+def _family(point: PointGroup) -> str | None:
+    return point.config.noise.family if point.config.noise else None
+
+
+def _by_kind(points: Iterable[PointGroup]) -> dict[str, list[PointGroup]]:
     """Points that differ in the spread of their noise alone."""
-    kinds: dict[str, list[Point]] = {}
+    kinds: dict[str, list[PointGroup]] = {}
     for point in points:
         noise = point.config.noise
         assert noise is not None
@@ -138,23 +166,20 @@ def _by_kind(points: Iterable[Point]) -> dict[str, list[Point]]:
     return kinds
 
 
-def _levels(points: Iterable[Point]) -> list[Point]:
+def _levels(points: Iterable[PointGroup]) -> list[PointGroup]:
     usual = [point for point in points if point.std is None and "," not in point.label]
     plain = [point for point in usual if not words.has_dropout(point.config)]
     return plain[:1] + [point for point in usual if point not in plain][:1]
 
 
-def _level(axes: Axes, point: Point) -> Line:
+def _level(axes: Axes, point: PointGroup) -> LegendLine:
     style = Style("ink", MARKERS[0], dashed=words.has_dropout(point.config))
     assert point.valid is not None
     axes.axhline(point.valid.mean, color=LIGHT["ink"], linewidth=1.3, linestyle=_dash(style))
-    return Line(point.label, style)
+    return LegendLine(point.label, style)
 
 
-def _by_std(axes: Axes, label: str, points: Sequence[Point]) -> Line:
-    noise = points[0].config.noise
-    assert noise is not None
-    style = replace(LOOKS[noise.family], dashed=words.has_dropout(points[0].config))
+def _by_std(axes: Axes, style: Style, points: Sequence[PointGroup]) -> None:
     valid = [point.valid for point in points if point.valid is not None]
     axes.errorbar(
         [point.std or 0.0 for point in points],
@@ -169,13 +194,15 @@ def _by_std(axes: Axes, label: str, points: Sequence[Point]) -> Line:
         markeredgecolor=LIGHT["page"],
         markeredgewidth=0.6,
     )
-    return Line(label, style)
 
 
 def draw_curve(axes: Axes, runs: Sequence[Run], name: str, style: Style, dash: Any = "-") -> bool:
-    """A perplexity of some runs by epoch; return whether there was anything to draw."""
+    """A score of some runs by epoch; return whether there was anything to draw."""
     colour = LIGHT[style.colour]
-    rows = list(zip(*(_perplexities(run, name) for run in runs), strict=False))
+    rows = [
+        [value if value is not None and is_drawable(value, runs[0].unit) else None for value in row]
+        for row in zip(*(_scores(run, name) for run in runs), strict=False)
+    ]
     curve = [_over(statistics.fmean, row) for row in rows]
     if not any(math.isfinite(value) for value in curve):
         return False
@@ -192,7 +219,8 @@ def draw_curve(axes: Axes, runs: Sequence[Run], name: str, style: Style, dash: A
 
 def mark_best(axes: Axes, runs: Sequence[Run], style: Style) -> None:
     """The best epoch of each run."""
-    bests = [run.best for run in runs if run.best and 0 < run.best["best_valid"] < HIGHEST]
+    bests = [run.best for run in runs if run.best]
+    bests = [best for best in bests if is_drawable(best["best_valid"], runs[0].unit)]
     axes.plot(
         [best["epoch"] for best in bests],
         [best["best_valid"] for best in bests],
@@ -206,13 +234,13 @@ def mark_best(axes: Axes, runs: Sequence[Run], style: Style) -> None:
     )
 
 
-def _perplexities(run: Run, name: str) -> list[float | None]:
+def _scores(run: Run, name: str) -> list[float | None]:
     return run.valid if name == "valid" else [line[name] for line in run.metrics]
 
 
 def _over(of: Callable[[Sequence[float]], float], row: Sequence[float | None]) -> float:
-    """Mean, least or greatest of the seeds in an epoch; a hole where one cannot be drawn."""
-    known = [value for value in row if value is not None and 0 < value < HIGHEST]
+    """Mean, minimum or maximum of the seeds in an epoch; a gap where one cannot be drawn."""
+    known = [value for value in row if value is not None]
     return of(known) if len(known) == len(row) else math.nan
 
 

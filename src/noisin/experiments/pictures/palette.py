@@ -1,8 +1,8 @@
 """Colours and markers of the pictures, in light and in dark.
 
-A colour is known by its name; pictures are drawn in the light ones, and a page that holds them
-changes to the dark ones with its reader. All stand out from the page by a contrast of 4.5 or more,
-and no two lines differ in colour alone: each has a marker of its own.
+A colour is identified by its name; pictures are drawn in the light ones, and a page that contains
+them switches to the dark ones with its reader. All have a contrast of 4.5 or more to the page, and
+every line has its own marker as well, so that no two differ in colour alone.
 """
 
 from __future__ import annotations
@@ -71,6 +71,19 @@ MARKERS: tuple[Polygon, ...] = (
     _star(3, turn=1 / 4),
     _star(3, turn=3 / 4),
 )
+
+
+def combination(k: int) -> tuple[str, Polygon]:
+    """The ``k``-th of endlessly many combinations of the name of a colour and a marker.
+
+    The first ones differ in both; then every colour takes each marker in turn, and after that stars
+    of more and more corners. The first marker is left to lines without a colour.
+    """
+    colours, markers = len(SERIES), len(MARKERS) - 1
+    row, column = divmod(k, colours)
+    if row < markers:
+        return SERIES[column], MARKERS[1 + (column + row) % markers]
+    return SERIES[column], _star(2 * (row - markers) + 12, depth=0.6)
 
 
 def path(marker: Polygon, radius: float) -> str:

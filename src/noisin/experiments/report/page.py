@@ -1,7 +1,7 @@
 """The report: one HTML page about all runs of a folder, made from their records alone.
 
-It needs nothing beside itself: no network, no script, no font. What the records say is escaped
-wherever it stands, and a policy in the page forbids all else.
+It is self-contained: no network, no script, no font. All text from the records is escaped, and a
+content security policy in the page forbids everything else.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from noisin.errors import Unsupported
 from noisin.experiments import group, seeds, tags, words
 from noisin.experiments.collection import Collection
 from noisin.experiments.formats import Sheet
-from noisin.experiments.group import Point, Task
+from noisin.experiments.group import PointGroup, TaskGroup
 from noisin.experiments.paper import results, sheets, tables
 from noisin.experiments.pictures import charts, palette
-from noisin.experiments.pictures.charts import Line, Style
+from noisin.experiments.pictures.charts import LegendLine, Style
 from noisin.experiments.records import Run
 from noisin.experiments.report import svg
+from noisin.tasks.unit import PERPLEXITY, Unit
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -42,12 +43,12 @@ class Picture:
 
     svg: Markup
     caption: str
-    lines: list[Line]
+    lines: list[LegendLine]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper beside ours, and what to know about its numbers."""
+    """A table of the paper next to ours, and remarks on its numbers."""
 
     number: int
     sheets: list[Sheet]
@@ -59,7 +60,7 @@ class Chapter:
     """A task as the page shows it."""
 
     id: str
-    task: Task
+    task: TaskGroup
 
     @property
     def title(self) -> str:
@@ -67,7 +68,7 @@ class Chapter:
         return self.task.title
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[PointGroup]:
         """The points, the best one first."""
         return list(self.task.points)
 
@@ -77,28 +78,37 @@ class Chapter:
         return self.task.runs
 
     @property
-    def best(self) -> Point | None:
-        """The complete point of the lowest validation perplexity."""
+    def best(self) -> PointGroup | None:
+        """The complete point with the lowest score on valid."""
         first = self.task.points[0]
         return first if first.complete and first.valid is not None else None
 
     @property
-    def plain(self) -> Point | None:
+    def plain(self) -> PointGroup | None:
         """The complete point without noise and dropout, the best one if there are several."""
         for point in self.task.points:
-            config = point.config
-            if point.complete and config.noise is None and not words.has_dropout(config):
+            if point.complete and words.is_plain(point.config):
                 return point
         return None
 
     @property
-    def change(self) -> float | None:
-        """How much lower the best one is than the plain one, in percent."""
+    def change(self) -> str:
+        """How much lower the best one is than the plain one: in percent, or as a difference of
+        nats or bits, of which a ratio means nothing.
+        """
         if self.best is None or self.plain is None or self.best is self.plain:
-            return None
+            return ""
         if self.best.valid is None or not self.plain.valid:
-            return None
-        return 100 * (self.best.valid.mean / self.plain.valid.mean - 1)
+            return ""
+        best, plain = self.best.valid.mean, self.plain.valid.mean
+        if not self.unit.log_scale:
+            return f"{best - plain:+.{self.unit.digits}f}"
+        return f"{100 * (best / plain - 1):+.1f}\u202f%" if plain else ""
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of the scores."""
+        return self.task.unit
 
     @cached_property
     def styles(self) -> dict[str, Style]:
@@ -107,10 +117,11 @@ class Chapter:
 
     @cached_property
     def curves(self) -> Picture:
-        """Perplexity by epoch."""
+        """Scores by epoch."""
         figure, lines = charts.learning_curves(self.task)
         caption = (
-            "Perplexity by epoch: valid as a line, train with noise off dashed, the best marked."
+            f"{_capital(self.unit)} by epoch: valid as a line, train with noise off dashed, the "
+            f"best marked."
         )
         if any(len(point.counted) > 1 for point in self.task.points):
             caption += " Of several seeds the mean, and their range as a band."
@@ -119,20 +130,22 @@ class Chapter:
 
     @cached_property
     def spread(self) -> Picture | None:
-        """Perplexity by the spread of the noise."""
+        """Scores by the spread of the noise."""
         drawn = charts.spread(self.task)
         if drawn is None:
             return None
         caption = (
-            "Lowest perplexity on valid by the standard deviation of the noise, complete runs only."
+            f"Lowest {self.unit} on valid by the standard deviation of the noise, complete runs "
+            f"only."
         )
         label = (
-            f"Perplexity by spread of the noise, {self.title}. The numbers are in the table below."
+            f"{_capital(self.unit)} by spread of the noise, {self.title}. The numbers are in the "
+            f"table below."
         )
         return self._picture(*drawn, "spread", caption, label)
 
     def _picture(
-        self, figure: Figure, lines: list[Line], name: str, caption: str, label: str
+        self, figure: Figure, lines: list[LegendLine], name: str, caption: str, label: str
     ) -> Picture:
         from markupsafe import Markup
 
@@ -150,6 +163,7 @@ def render(runs: Collection, folder: Path) -> str:
     )
     css = _colours() + (FOLDER / "report.css").read_text(encoding="utf-8")
     found = group.tasks(runs)
+    units = {task.unit for task in found}
     return environment.get_template("report.html").render(
         title=f"noisin report: {folder.resolve().name}",
         folder=str(folder),
@@ -157,6 +171,7 @@ def render(runs: Collection, folder: Path) -> str:
         css=Markup(css),
         css_hash=_hash(css),
         counts=_counts(runs),
+        scores="perplexities" if all(unit == PERPLEXITY for unit in units) else "scores",
         tasks=[Chapter(f"task-{i}", task) for i, task in enumerate(found, start=1)],
         tables=list(_tables(runs)),
         meanings=tags.MEANINGS,
@@ -164,14 +179,21 @@ def render(runs: Collection, folder: Path) -> str:
         most_rows=MOST_ROWS,
         tags=tags.of_point,
         tags_of_run=tags.of_run,
-        number=lambda value: "–" if value is None else seeds.number(value),
+        number=lambda value, unit: "–" if value is None else seeds.number(value, unit),
+        capital=_capital,
         json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         marker=palette.path,
     )
 
 
+def _capital(words: object) -> str:
+    """Some words at the beginning of a sentence."""
+    text = str(words)
+    return text[:1].upper() + text[1:]
+
+
 def _tables(runs: Collection) -> Iterator[Table]:
-    """The tables of the paper that there are runs of, without the sizes that there are none of."""
+    """The tables of the paper for which there are runs, without the sizes that have none."""
     for number in sorted({cell.table for cell in results.CELLS}):
         lines = tables.compare(number, runs).lines
         sizes = {line.cell.size for line in lines if line.result.runs or line.result.notes}
@@ -197,7 +219,7 @@ def _counts(runs: Collection) -> dict[str, Any]:
 
 
 def _hash(css: str) -> str:
-    """The style sheet as a policy names it."""
+    """The hash of the style sheet for the content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
 
 

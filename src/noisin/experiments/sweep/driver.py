@@ -1,4 +1,4 @@
-"""Make the runs of a sweep. Needs Optuna: ``pip install 'noisin[sweep]'``."""
+"""Run a sweep. Needs Optuna: ``pip install 'noisin[sweep]'``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from noisin import data
 from noisin._util.files import write_atomically, writing
 from noisin.errors import InvalidValue
-from noisin.experiments.sweep.definition import Run, Sweep
+from noisin.experiments.sweep.definition import Sweep, SweepRun
 from noisin.experiments.sweep.ledger import Ledger
+from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import DIGITS, all_folders
 from noisin.experiments.sweep.standing import Standing, point_rows, write_rows
-from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job
-from noisin.experiments.sweep.workers import Crew, Show
+from noisin.experiments.sweep.workers import Show, WorkerPool
 from noisin.training.record import RunRecord
 from noisin.training.runtime.environment import require_threads
 from noisin.training.runtime.signals import Interrupted, caught
@@ -31,18 +31,18 @@ def run(
     show: Show = lambda *_: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Standing]:
-    """Make all runs that are not there yet; return how each task ended.
+    """Make all runs that do not exist yet; return how each task ended.
 
     Args:
         sweep: what to run, such as :func:`noisin.experiments.sweep.read` gives.
         out: the folder of all sweeps; the runs of this one are in a folder of its name.
-        jobs: how many processes; the threads of the machine are divided among them.
-        storage: the address of a database, a SQLite file in the sweep's folder unless given.
-        show: is told several times a second how all tasks stand and what the workers are at.
-        say: is told what the user should know.
+        jobs: the number of processes, which share the threads of the machine.
+        storage: the address of a database; by default a SQLite file in the sweep's folder.
+        show: called several times a second with the state of all tasks and workers.
+        say: called with messages for the user.
 
     Raises:
-        Interrupted: after Ctrl-C or SIGTERM; all runs are saved, and the same call goes on.
+        Interrupted: after Ctrl-C or SIGTERM; all runs are saved, and the same call continues.
     """
     out = Path(out).absolute()
     corpora = _load(sweep)
@@ -56,7 +56,7 @@ def run(
         session=f"{socket.gethostname()} {os.getpid()} {time.time_ns()}",
         threads=max(1, available_threads() // jobs),
     )
-    with Turn(out):
+    with SweepLock(out):
         write_atomically(home / "sweep.json", (sweep.model_dump_json(indent=2) + "\n").encode())
         ledger = Ledger(sweep, out, job.storage, job.session)
         ledger.recover()
@@ -64,25 +64,25 @@ def run(
     _refuse_other_data(standings, out, corpora)
     left = sum(not standing.is_over for standing in standings)
     if left:
-        standings = _work(Crew(job, ledger, min(jobs, left), show, say), home)
-    with Turn(out):
+        standings = _work(WorkerPool(job, ledger, min(jobs, left), show, say), home)
+    with SweepLock(out):
         write_rows(point_rows(standings), home / "points.json")
     return standings
 
 
-def _work(crew: Crew, home: Path) -> list[Standing]:
+def _work(pool: WorkerPool, home: Path) -> list[Standing]:
     with caught() as flag:
-        crew.work(flag)
-        if flag.signum is not None and not all(s.is_over for s in crew.standings):
+        pool.work(flag)
+        if flag.signum is not None and not all(s.is_over for s in pool.standings):
             raise Interrupted(
                 flag.signum,
-                f"stopped; all runs are saved in {home}. Run the same command again to go on.",
+                f"stopped; all runs are saved in {home}. Run the same command again to continue.",
             )
-    return crew.standings
+    return pool.standings
 
 
 def available_threads() -> int:
-    """What the machine has for us, or ``OMP_NUM_THREADS`` if that is given."""
+    """The threads that this process may use, or ``OMP_NUM_THREADS`` if that is set."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     count = int(asked[:20]) if asked.isdecimal() else 0
     if count > 0:
@@ -91,13 +91,13 @@ def available_threads() -> int:
 
 
 def _load(sweep: Sweep) -> dict[tuple[str, str | None], str]:
-    """The hashes of the texts that it learns: here and now, so that one message says what lacks."""
+    """The hashes of the texts of the sweep, loaded at once so that one message names what lacks."""
     runs = [run for task in _examples(sweep) for run in task]
     places = dict.fromkeys((run.config.data.name, run.config.data.folder) for run in runs)
     return {place: data.load(*place).sha256 for place in places}
 
 
-def _examples(sweep: Sweep) -> Iterable[Sequence[Run]]:
+def _examples(sweep: Sweep) -> Iterable[Sequence[SweepRun]]:
     if sweep.search is None:
         return [task.runs for task in sweep.tasks]
     return [sweep.searched(values).runs for values in sweep.search.examples()]
@@ -106,7 +106,7 @@ def _examples(sweep: Sweep) -> Iterable[Sequence[Run]]:
 def _refuse_other_data(
     standings: Iterable[Standing], out: Path, corpora: dict[tuple[str, str | None], str]
 ) -> None:
-    """A run that is complete counts only if it has learnt the same text."""
+    """Check that the complete runs were trained on the same text."""
     folders = all_folders(out)
     for standing in standings:
         for run, end in standing.runs:
@@ -116,6 +116,6 @@ def _refuse_other_data(
             record = RunRecord(folders[run.digest[:DIGITS]])
             if (found := record.identity["data"]) != expected:
                 raise InvalidValue(
-                    f"sweep: {record.folder} has learnt another text: its sha256 is {found}, and "
-                    f"that of {run.config.data.name!r} is {expected}. Choose another folder."
+                    f"sweep: {record.folder} was trained on another text: its sha256 is {found}, "
+                    f"and that of {run.config.data.name!r} is {expected}. Choose another folder."
                 )

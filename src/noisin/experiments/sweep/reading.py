@@ -1,10 +1,10 @@
-"""A sweep: which runs to make. Settings as in a preset, and what to vary.
+"""Read a sweep from TOML: settings as in a preset, and what to vary.
 
-``[grid]`` has lists by dotted name and means every combination; ``base`` may be one of them.
-``[[points]]`` are tables of settings, each a point of its own, with a ``base`` of its own if it
-likes; with both, every point is combined with every value. ``[search]`` has ranges, from which
-``trials`` points are drawn as the sweep goes on. Each point is run with every seed of ``seeds``.
-``[pruning]`` ends early what others are better than.
+``[grid]`` contains lists by dotted name and means every combination; ``base`` may be one of them.
+``[[points]]`` are tables of settings, one for each point, each optionally with its own ``base``;
+with both, every point is combined with every value. ``[search]`` contains ranges, from which
+``trials`` points are drawn while the sweep runs. Each point is run with every seed of ``seeds``.
+``[pruning]`` ends runs early that are worse than others.
 
 >>> sweep = read("manual-families")
 >>> len(sweep.points), len(sweep.tasks)
@@ -28,7 +28,7 @@ from noisin._util.regular import read_regular
 from noisin._util.settings import flat, merge, nest
 from noisin.errors import InvalidValue, Unavailable
 from noisin.experiments import presets
-from noisin.experiments.sweep.definition import LONGEST, Point, Sweep, describe
+from noisin.experiments.sweep.definition import LONGEST, Sweep, SweepPoint, describe
 from noisin.experiments.sweep.space import MOST, Search, is_distribution, product
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
@@ -37,12 +37,12 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
 
 
 def names() -> list[str]:
-    """The sweeps that are shipped."""
+    """The sweeps that come with noisin."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def read(name: str, flags: Mapping[str, Any] | None = None) -> Sweep:
-    """A sweep by its name or as a TOML file, with ``flags`` over the settings that do not vary."""
+    """A sweep by name or from a TOML file; ``flags`` override the settings that do not vary."""
     if name in names():
         path = FOLDER / f"{name}.toml"
     elif name.endswith(".toml") or Path(name).exists():
@@ -77,7 +77,7 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
     search, pruning = content.pop("search", None), content.pop("pruning", None)
     seeds = content.pop("seeds", [])
     if (search is None) == (grid is None and points is None):
-        raise InvalidValue("a sweep has [grid], [[points]] or both, or else [search].")
+        raise InvalidValue("a sweep needs [grid], [[points]] or both, or else [search].")
     if not isinstance(seeds, list):
         raise InvalidValue(f"seeds must be a list of whole numbers, got {seeds!r:.60}.")
     above = merge(content, flags)
@@ -100,7 +100,7 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
 
 def _points(
     base: Any, above: Mapping[str, Any], tables: Sequence[Any], lists: Mapping[str, list[Any]]
-) -> Iterator[Point]:
+) -> Iterator[SweepPoint]:
     """Every table with every combination of the lists."""
     many = max(1, len(tables)) * math.prod(len(values) for values in lists.values())
     if many > MOST:
@@ -113,8 +113,8 @@ def _points(
         name, its_base = own.pop("name", None), own.pop("base", base)
         if name is not None and not (isinstance(name, str) and re.fullmatch(NAME, name)):
             raise InvalidValue(
-                f"a point is named by letters, digits, '.', '-' and '_', for it becomes a folder; "
-                f"got {name!r:.60}."
+                f"the name of a point becomes a folder and must consist of letters, digits, '.', "
+                f"'-' and '_', got {name!r:.60}."
             )
         settings = merge(merge(_base(its_base), above), nest(own))
         if name is not None:
@@ -122,7 +122,7 @@ def _points(
         else:
             words = ["" if its_base == base else its_base, describe(own)]
         called = "-".join(word for word in words if word)[:LONGEST].rstrip("-.")
-        yield Point(name=called or its_base or "defaults", settings=settings)
+        yield SweepPoint(name=called or its_base or "defaults", settings=settings)
 
 
 def _base(name: Any) -> Mapping[str, Any]:
@@ -145,7 +145,7 @@ def _varied(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _lists(grid: Any) -> dict[str, list[Any]]:
     if grid is not None and not isinstance(grid, dict):
-        raise InvalidValue(f"[grid] must hold lists by name, got {grid!r:.60}.")
+        raise InvalidValue(f"[grid] must contain lists by name, got {grid!r:.60}.")
     lists = flat(grid or {}, is_distribution)
     for name, values in lists.items():
         if not isinstance(values, list) or not values:
@@ -165,12 +165,12 @@ def _search(search: Any) -> dict[str, Any] | None:
     if search is None:
         return None
     if not isinstance(search, dict):
-        raise InvalidValue(f"[search] must hold ranges by name, got {search!r:.60}.")
+        raise InvalidValue(f"[search] must contain ranges by name, got {search!r:.60}.")
     own = {name: search[name] for name in Search.model_fields if name in search and name != "space"}
     others = {name: value for name, value in search.items() if name not in own}
     space = flat(others, is_distribution)
     if not space:
-        raise InvalidValue(f"[search] must have a setting to choose, such as noise.std = {RANGE}.")
+        raise InvalidValue(f"[search] must contain a setting, such as noise.std = {RANGE}.")
     for name, distribution in space.items():
         if not isinstance(distribution, Mapping):
             raise InvalidValue(
@@ -181,18 +181,18 @@ def _search(search: Any) -> dict[str, Any] | None:
 
 
 def _refuse_twice(varied: Sequence[str], flags: Mapping[str, Any]) -> None:
-    """A setting that the sweep varies cannot be set for all."""
+    """Refuse flags for settings that the sweep varies."""
 
     def alike(name: str) -> str:
         return "noise.std" if name == "noise.gamma" else name  # one stands for the other
 
     both = {alike(name) for name in varied} & {alike(name) for name in flat(flags)}
     if both:
-        raise InvalidValue(f"{min(both)} is what its points differ in, and cannot be set for all.")
+        raise InvalidValue(f"{min(both)} is varied by this sweep and cannot be set for all points.")
 
 
 def _check(sweep: Sweep) -> None:
-    """See that every run can be, and that none is there twice."""
+    """Check that the settings of every run are valid, and that no run occurs twice."""
     if sweep.search is not None:
         for values in sweep.search.examples():
             sweep.searched(values)
@@ -208,6 +208,6 @@ def _check(sweep: Sweep) -> None:
 
 
 def _named(stem: str) -> str:
-    """The name of a file as that of a folder."""
+    """A folder name made from the name of a file."""
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:60]
     return text or "sweep"

@@ -1,4 +1,4 @@
-"""What a search may choose from: for each setting a range or a list. Nothing here needs Optuna."""
+"""The space of a search: for each setting a range or a list. Nothing here needs Optuna."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class Distribution(Section):
         if self.choices is not None:
             others = self.model_fields_set - {"choices"}
             if others:
-                return f"choices stand alone, and {min(others)} was given as well."
-            return "" if self.choices else "choices must hold a value at least."
+                return f"choices cannot be combined with {min(others)}."
+            return "" if self.choices else "choices must contain at least one value."
         if self.low is None or self.high is None:
             return "expected low and high, or choices."
         if self.low >= self.high:
             return f"low must be less than high, got {self.low:g} and {self.high:g}."
         if self.log and self.low <= 0:
             return f"low must be more than 0 with log = true, got {self.low:g}."
-        return "log and step do not go together." if self.log and self.step is not None else ""
+        return "log and step cannot be combined." if self.log and self.step is not None else ""
 
     @property
     def examples(self) -> tuple[Any, ...]:
-        """The values at the ends, or all."""
+        """Both ends of the range, or all choices."""
         return self.choices if self.choices is not None else (self.low, self.high)
 
 
 class Search(Section):
-    """A search: what to choose from, how, and how often."""
+    """A search: the space, the sampler, and the number of trials."""
 
     trials: Annotated[Whole, Field(ge=1, le=MOST)]
     sampler: Literal["tpe", "random"] = "tpe"
@@ -60,7 +60,7 @@ class Search(Section):
     space: dict[str, Distribution] = Field(min_length=1)
 
     def examples(self) -> Iterator[dict[str, Any]]:
-        """Values of all settings, such that each end and each choice occurs."""
+        """Values of all settings in which each end of a range and each choice occurs."""
         first = {name: _fit(name, d.examples[0]) for name, d in self.space.items()}
         for name, distribution in self.space.items():
             for value in distribution.examples:
@@ -97,7 +97,7 @@ def _kinds(annotation: Any) -> list[Any]:
 
 
 def _fit(name: str, value: Any) -> Any:
-    """A range is written in numbers; of a whole setting they must be whole."""
+    """A value of a range, as an int where the setting takes whole numbers."""
     if isinstance(value, float) and is_whole(name) and value.is_integer():
         return int(value)
     return value
@@ -109,6 +109,6 @@ def is_distribution(value: Mapping[str, Any]) -> bool:
 
 
 def product(lists: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    """Every combination of one value of each list; of no lists, the empty one."""
+    """Every combination of one value of each list; without lists, the empty one."""
     for values in itertools.product(*lists.values()):
         yield dict(zip(lists, values, strict=True))

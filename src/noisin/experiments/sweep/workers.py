@@ -1,4 +1,4 @@
-"""The workers of a sweep on this machine: started, listened to, replaced when they die, stopped."""
+"""The worker processes of a sweep on this machine: start, monitor, replace and stop them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from noisin._util.files import writing
 from noisin._util.regular import open_regular
 from noisin.errors import Unavailable, Unsupported
 from noisin.experiments.sweep.ledger import Ledger
+from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.standing import Standing
-from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job
 from noisin.training.runtime.signals import Flag
 
@@ -28,23 +28,25 @@ Show = Callable[[list[Standing], list[Answer]], None]
 
 LOOK = 0.2  # seconds between two looks at the workers
 SURVEY = 1.0  # and at the folders
-# Deaths in a row, without an epoch coming to its end anywhere, until it is no accident: by signals
-# that may come from outside, or by errors of the workers' own, each of which counts for ten.
+# The sweep gives up after so many deaths in a row in which no worker has completed an epoch. A
+# signal may come from outside and counts once; an error of the worker itself counts ten times.
 DEATHS, OWN_FAULT = 50, 10
 
 
-class Member:
-    """A worker's process, and what it has told last.
+class WorkerProcess:
+    """The process of a worker, and the last status that it sent.
 
     Args:
-        job: what it is told.
-        log: a file for what it says beside its answers.
-        heard: takes this member and each answer, from a thread of its own.
+        job: what the worker is to do.
+        log: the file for its standard error.
+        receive: called with this worker and each of its messages, in a separate thread.
     """
 
-    def __init__(self, job: Job, log: Path, heard: Callable[[Member, Answer], None]) -> None:
+    def __init__(
+        self, job: Job, log: Path, receive: Callable[[WorkerProcess, Answer], None]
+    ) -> None:
         self.status: Answer = {}
-        self._heard = heard
+        self._receive = receive
         threads = str(job.threads)
         with writing(log):
             file = open_regular(log, "ab")
@@ -54,41 +56,41 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
-                start_new_session=True,  # Ctrl-C is for us; we tell them
+                start_new_session=True,  # this process receives Ctrl-C and passes it on
                 env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
             )
-        self._ear = threading.Thread(target=self._hear, daemon=True)
-        self._ear.start()
+        self._reader = threading.Thread(target=self._read_answers, daemon=True)
+        self._reader.start()
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has died, as will be seen
+        with contextlib.suppress(BrokenPipeError):  # it has died, which poll() will show
             self.process.stdin.write(job.model_dump_json().encode() + b"\n")
             self.process.stdin.flush()
 
-    def _hear(self) -> None:
+    def _read_answers(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as answers:
             for line in answers:
                 with contextlib.suppress(ValueError):  # cut off by its death
-                    self._heard(self, json.loads(line))
+                    self._receive(self, json.loads(line))
 
-    def bury(self) -> None:
-        """Leave nothing of it in this process."""
+    def close(self) -> None:
+        """Wait for the process to end, and release its pipes and its thread."""
         self.process.wait()
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        self._ear.join()
+        self._reader.join()
 
 
-class Crew:
-    """Keeps so many workers at work until all is over.
+class WorkerPool:
+    """Keeps a number of workers running until the sweep is done.
 
     Args:
-        job: what each is told.
-        ledger: of the same sweep.
-        size: how many.
-        show: is told how all stands, several times a second.
-        say: is told what the user should know.
+        job: what each worker is to do.
+        ledger: the ledger of the same sweep.
+        size: the number of workers.
+        show: called several times a second with the state of all tasks and workers.
+        say: called with messages for the user.
     """
 
     def __init__(
@@ -101,42 +103,42 @@ class Crew:
     ) -> None:
         self.job, self.ledger, self.size, self.show, self.say = job, ledger, size, show, say
         self.log = job.out / job.sweep.name / "workers.log"
-        self.members: list[Member] = []
-        self.messages: queue.Queue[tuple[Member, Answer]] = queue.Queue()
+        self.workers: list[WorkerProcess] = []
+        self.messages: queue.Queue[tuple[WorkerProcess, Answer]] = queue.Queue()
         self.deaths = 0
         self.standings: list[Standing] = []
         self._surveyed = -SURVEY
 
     def work(self, flag: Flag) -> None:
-        """Until all is over, or until a signal has stopped every worker."""
-        told = False
+        """Return when the sweep is done, or when a signal has stopped every worker."""
+        signalled = False
         try:
             for _ in range(self.size):
                 self._start()
-            while self.members:
+            while self.workers:
                 self._listen()
-                if flag.signum is not None and not told:
-                    told = True
-                    self.say("stopping: the runs at work are being saved.")
-                    for member in self.members:
-                        member.process.send_signal(flag.signum)
-                self._replace_the_dead(told)
+                if flag.signum is not None and not signalled:
+                    signalled = True
+                    self.say("stopping: saving the active runs.")
+                    for worker in self.workers:
+                        worker.process.send_signal(flag.signum)
+                self._replace_dead_workers(signalled)
                 if time.monotonic() - self._surveyed > SURVEY:
                     self.standings, self._surveyed = self.ledger.survey(), time.monotonic()
-                self.show(self.standings, [m.status for m in self.members if m.status])
+                self.show(self.standings, [w.status for w in self.workers if w.status])
             self.standings = self.ledger.survey()
             self.show(self.standings, [])
         finally:
-            for member in self.members:
-                member.process.kill()
-                member.bury()
+            for worker in self.workers:
+                worker.process.kill()
+                worker.close()
 
     def _start(self) -> None:
-        member = Member(self.job, self.log, lambda *told: self.messages.put(told))
-        self.members.append(member)
+        worker = WorkerProcess(self.job, self.log, lambda *message: self.messages.put(message))
+        self.workers.append(worker)
 
-    def _heard(self) -> Iterator[tuple[Member, Answer]]:
-        """What was told since, or within a moment from now."""
+    def _new_messages(self) -> Iterator[tuple[WorkerProcess, Answer]]:
+        """The messages that have arrived, or that arrive within :data:`LOOK` seconds."""
         try:
             yield self.messages.get(timeout=LOOK)
             while True:
@@ -145,43 +147,43 @@ class Crew:
             return
 
     def _listen(self) -> None:
-        for member, message in self._heard():
+        for worker, message in self._new_messages():
             if "error" in message:
                 raise Unavailable(message["error"])
             if "note" in message:
                 self.say(message["note"])
             elif "over" in message:
-                member.status = {}
-                self._surveyed = -SURVEY  # at once: else it is neither at work nor done
+                worker.status = {}
+                self._surveyed = -SURVEY  # at once, else it is shown neither as active nor as done
                 self.deaths = 0
             elif "finished" in message:
                 self.deaths = 0
             else:
-                member.status = message
+                worker.status = message
 
-    def _replace_the_dead(self, told: bool) -> None:
-        for member in list(self.members):
-            code = member.process.poll()
+    def _replace_dead_workers(self, signalled: bool) -> None:
+        for worker in list(self.workers):
+            code = worker.process.poll()
             if code is None:
                 continue
-            self.members.remove(member)
-            member.bury()
-            if code == 0 or told:
+            self.workers.remove(worker)
+            worker.close()
+            if code == 0 or signalled:
                 continue
-            self._mourn(member, code)
+            self._take_back_work(worker, code)
             self.standings = self.ledger.survey()
             if not all(standing.is_over for standing in self.standings):
                 self._start()
 
-    def _mourn(self, member: Member, code: int) -> None:
-        """What it was at is left to the others."""
+    def _take_back_work(self, worker: WorkerProcess, code: int) -> None:
+        """Return the task of a dead worker to the queue."""
         self.deaths += 1 if code < 0 else OWN_FAULT
         if self.deaths > DEATHS:
             raise Unsupported(
-                f"sweep: workers die again and again without an epoch coming to its end, the last "
-                f"with exit code {code}. What they said is in {self.log}."
+                f"sweep: workers keep dying before they complete an epoch, the last one with exit "
+                f"code {code}. Their output is in {self.log}."
             )
-        with Turn(self.job.out):
+        with SweepLock(self.job.out):
             self.ledger.recover()
-        at = f" at {member.status['run']}" if member.status else ""
-        self.say(f"a worker died{at} (exit code {code}); the rest goes on.")
+        at = f" at {worker.status['run']}" if worker.status else ""
+        self.say(f"a worker died{at} (exit code {code}); the sweep continues.")

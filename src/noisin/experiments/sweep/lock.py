@@ -1,4 +1,4 @@
-"""One process at a time decides, in a folder that several work in."""
+"""The lock under which one process at a time takes or adds tasks of a sweep."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from noisin.errors import Unsupported
 NAME = ".sweep-lock"
 
 
-class Turn:
-    """Wait until nobody else decides, and keep the others waiting until released.
+class SweepLock:
+    """An exclusive lock on the folder of all sweeps; entering it waits until it is free.
 
-    The system lets go of it when a process dies.
+    The operating system releases it when the process dies.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,12 +33,12 @@ class Turn:
             self.release()
             raise Unsupported(
                 f"sweep: {self.path.parent} cannot be locked: {error.strerror}. Choose a folder on "
-                f"a disk that knows locks."
+                f"a file system that supports locks."
             ) from error
         return self
 
     def release(self) -> None:
-        """Let the next one. Once is enough, twice does no harm."""
+        """Release the lock; does nothing if it is released already."""
         if self._file is not None:
             self._file.close()
             self._file = None
