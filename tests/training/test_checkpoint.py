@@ -140,8 +140,8 @@ def test_a_manifest_under_another_number(checkpoints: Checkpoints) -> None:
 
 def test_another_format(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     save(checkpoints, 1)
-    monkeypatch.setattr("noisin.training.checkpoint.FORMAT", 3)
-    with pytest.raises(Damaged, match="it has format 2, and this noisin knows 3"):
+    monkeypatch.setattr("noisin.training.checkpoint.FORMATS", (1, 2))
+    with pytest.raises(Damaged, match="it has format 3, and this noisin knows 1 and 2"):
         checkpoints.load(1)
 
 

@@ -66,7 +66,7 @@ def test_another_run_is_refused(remains: str, other: str, complete: Path, tmp_pa
     out = shutil.copytree(complete, tmp_path / "run")
     REMAINS[remains](out)
     before = contents(out)
-    with pytest.raises(NoisinError, match="holds a run with other settings: .* another folder"):
+    with pytest.raises(NoisinError, match="contains a run with other settings: .* another folder"):
         toy.fit(out, text=TEXT, **OTHERS[other])
     assert contents(out) == before
 
@@ -76,7 +76,7 @@ def test_another_text_is_refused(remains: str, complete: Path, tmp_path: Path) -
     out = shutil.copytree(complete, tmp_path / "run")
     REMAINS[remains](out)
     before = contents(out)
-    with pytest.raises(NoisinError, match="holds a run on other data: .* another folder"):
+    with pytest.raises(NoisinError, match="contains a run on other data: .* another folder"):
         toy.fit(out, text=toy.corpus(seed=1), **SAME)
     assert contents(out) == before
 

@@ -87,7 +87,8 @@ class Manifest:
                 best = {"raw": body["best"], "averaged": body["best"]} if body["best"] else {}
                 body |= {"best": best}
             if body["format"] not in FORMATS:
-                raise Damaged(f"it has format {body['format']}, and this noisin knows {FORMAT}")
+                known = " and ".join(map(str, FORMATS))
+                raise Damaged(f"it has format {body['format']}, and this noisin knows {known}")
             cls(**body)  # neither more nor less than its fields
             return TypeAdapter(cls).validate_python(body)
         except (ValueError, TypeError, KeyError, AttributeError):

@@ -28,7 +28,7 @@ from noisin._util.wording import shown
 from noisin.errors import InvalidType, InvalidValue
 from noisin.tasks.names import task_of
 from noisin.training.config.data import DataConfig
-from noisin.training.config.hash import dump, effective, sha256
+from noisin.training.config.hash import ABSENT, dump, effective, sha256
 from noisin.training.config.model import ModelConfig
 from noisin.training.config.noise import NoiseConfig
 from noisin.training.config.own import OwnConfig
@@ -106,7 +106,8 @@ class RunConfig(Section):
         """What makes two runs different: dotted names, with both values."""
         mine, theirs = self.settings(), other.settings()
         return [
-            f"{name} = {mine.get(name)!r} and {theirs.get(name)!r}"
+            f"{name} = {mine.get(name, ABSENT.get(name))!r} and "
+            f"{theirs.get(name, ABSENT.get(name))!r}"
             for name in sorted(mine.keys() | theirs.keys())
             if mine.get(name) != theirs.get(name)
         ]
