@@ -1,40 +1,65 @@
-"""Names for people: what a task is, and what sets a point apart from the others of its task."""
+"""Labels for people: what a task is, and what distinguishes a point from others of its task."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisin.experiments.records import comparable
 from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
 
-# Told by the name of the task, or by that of the noise, or not a matter of the point.
-_TOLD = {"data.name", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
-_TOLD |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
-_TOLD |= {
+# Part of the name of the task, of the noise or of a regularizer, or not a matter of the point.
+_NAMED = {"data.name", "data.task", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
+_NAMED |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
+_NAMED |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
 }
+_NAMED_SECTIONS = ("model.zoneout.", "model.gate_dropout.", "model.head.", "train.terms.", "own.")
 
 
 def task(config: RunConfig) -> str:
-    """The text and the model, without what regularizes it.
+    """The data and the model, without what regularizes it.
 
     >>> task(RunConfig())
     'manual, LSTM 2×650'
     >>> task(RunConfig.parse({"model": {"cell": "elman-sigmoid", "num_layers": 1, "tied": False}}))
     'manual, Elman-sigmoid 1×650, not tied'
+    >>> task(RunConfig.parse({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}))
+    'manual, LSTM 2×650, head mine.heads:Mixture (experts 15)'
+    >>> task(RunConfig(own={"model": {"class": "mine:Net"}, "task": {"name": "tides"}}))
+    'tides, mine:Net'
     """
+    if config.own is not None:
+        return f"{_own(config.own.task)}, {_own(config.own.model)}"
     model = config.model
-    cell = model.cell.capitalize() if "-" in model.cell else model.cell.upper()
-    embedding = "" if model.embedding_size is None else f", embedding {model.embedding_size}"
-    tied = "" if model.tied else ", not tied"
-    size = f"{model.num_layers}×{model.hidden_size}"
-    return f"{config.data.name}, {cell} {size}{embedding}{tied}"
+    parts = [config.data.name]
+    if config.data.task is not None:
+        parts.append(f"task {config.data.task}")
+    parts.append(f"{_cell(model.cell)} {model.num_layers}×{model.hidden_size}")
+    if model.embedding_size is not None:
+        parts.append(f"embedding {model.embedding_size}")
+    if not model.tied:
+        parts.append("not tied")
+    if model.head is not None:
+        given = ", ".join(f"{name} {_shown(value)}" for name, value in model.head.arguments.items())
+        parts.append(f"head {model.head.kind}" + (f" ({given})" if given else ""))
+    return ", ".join(parts)
+
+
+def _cell(name: str) -> str:
+    if ":" in name:
+        return name
+    return name.capitalize() if "-" in name else name.upper()
+
+
+def _own(values: Mapping[str, Any]) -> str:
+    """The name that a user gave to a model or a task, else its class."""
+    return str(values.get("name") or values.get("class") or "unnamed")
 
 
 def points(configs: Sequence[RunConfig]) -> list[str]:
-    """A name for each point of a task: its noise, its dropout, and where it is out of line.
+    """A label for each point of a task: its noise, its regularizers, and what is unusual.
 
     >>> base = {"noise": {"family": "beta", "gamma": 0.2}}
     >>> configs = [{}, base, base | {"train": {"lr": 10.0}}]
@@ -82,19 +107,38 @@ def dropout(config: RunConfig) -> str:
     return "dropout " + "/".join(f"{rate:g}" for rate in rates)
 
 
+def regularizers(config: RunConfig) -> list[str]:
+    """What regularizes besides the noise, each in a few words.
+
+    >>> model = {"zoneout": {"p_h": 0.025, "p_c": 0.25}, "gate_dropout": {"x": 0.5, "h": 0.4}}
+    >>> config = RunConfig.parse({"model": model, "train": {"terms": {"mine:Slow": 2}}})
+    >>> regularizers(config)
+    ['gate dropout 0.5/0.4', 'zoneout 0.025/0.25', 'mine:Slow 2']
+    """
+    gates, zoneout = config.model.gate_dropout, config.model.zoneout
+    found = [dropout(config)] if has_dropout(config) else []
+    if gates is not None:
+        found.append(f"gate dropout {gates.x:g}/{gates.h:g}")
+    if zoneout is not None:
+        found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
+    return found + [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
+
+
 def _regularized(config: RunConfig) -> str:
-    if not has_dropout(config):
-        return noise(config.noise)
-    alone = config.noise is None
-    return dropout(config) if alone else f"{dropout(config)} + {noise(config.noise)}"
+    others = regularizers(config)
+    if others and config.noise is None:
+        return " + ".join(others)
+    return " + ".join([*others, noise(config.noise)])
 
 
 def _others(config: RunConfig) -> dict[str, Any]:
-    """The settings that have no words of their own; those of dropout only where there is some."""
+    """The settings that no other words name; those of dropout only where there is some."""
     return {
         name: value
         for name, value in comparable(config).settings().items()
-        if name not in _TOLD and (has_dropout(config) or not name.startswith("model.dropout"))
+        if name not in _NAMED
+        and not name.startswith(_NAMED_SECTIONS)
+        and (has_dropout(config) or not name.startswith("model.dropout"))
     }
 
 
