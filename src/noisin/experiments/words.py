@@ -1,4 +1,4 @@
-"""Labels for people: what a task is, and what distinguishes a point from others of its task."""
+"""Titles and labels: what a task is, and what distinguishes a point from others of its task."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from noisin.experiments.records import comparable
+from noisin.experiments.records import comparable, point
 from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
 
-# Part of the name of the task, of the noise or of a regularizer, or not a matter of the point.
-_NAMED = {"data.name", "data.task", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
-_NAMED |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
-_NAMED |= {
+# Settings that are part of the title of the task, or of the words for noise and regularizers.
+_SHOWN = {"data.name", "data.task", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
+_SHOWN |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
+_SHOWN |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
 }
-_NAMED_SECTIONS = ("model.zoneout.", "model.gate_dropout.", "model.head.", "train.terms.", "own.")
+# What identifies your own model and task, beside the arguments of their constructors.
+_SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
+_SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
+_SHOWN_SECTIONS = ("model.zoneout.", "model.gate_dropout.", "model.head.", "train.terms.")
 
 
 def task(config: RunConfig) -> str:
-    """The data and the model, without what regularizes it.
+    """The text and the model without its regularization, or the names of your own.
 
     >>> task(RunConfig())
     'manual, LSTM 2×650'
@@ -27,11 +30,9 @@ def task(config: RunConfig) -> str:
     'manual, Elman-sigmoid 1×650, not tied'
     >>> task(RunConfig.parse({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}))
     'manual, LSTM 2×650, head mine.heads:Mixture (experts 15)'
-    >>> task(RunConfig(own={"model": {"class": "mine:Net"}, "task": {"name": "tides"}}))
-    'tides, mine:Net'
     """
-    if config.own is not None:
-        return f"{_own(config.own.task)}, {_own(config.own.model)}"
+    if (own := config.own) is not None:
+        return f"{_name(own.task)}, {_name(own.model)}"
     model = config.model
     parts = [config.data.name]
     if config.data.task is not None:
@@ -48,18 +49,18 @@ def task(config: RunConfig) -> str:
 
 
 def _cell(name: str) -> str:
-    if ":" in name:
+    if ":" in name:  # package.module:Class
         return name
     return name.capitalize() if "-" in name else name.upper()
 
 
-def _own(values: Mapping[str, Any]) -> str:
-    """The name that a user gave to a model or a task, else its class."""
-    return str(values.get("name") or values.get("class") or "unnamed")
+def _name(own: Mapping[str, Any]) -> str:
+    """The name of your own model or task, else its class."""
+    return str(own.get("name") or own.get("class") or "unnamed")
 
 
 def points(configs: Sequence[RunConfig]) -> list[str]:
-    """A label for each point of a task: its noise, its regularizers, and what is unusual.
+    """A label for each point of a task: noise, dropout, and the settings in which it deviates.
 
     >>> base = {"noise": {"family": "beta", "gamma": 0.2}}
     >>> configs = [{}, base, base | {"train": {"lr": 10.0}}]
@@ -67,13 +68,18 @@ def points(configs: Sequence[RunConfig]) -> list[str]:
     ['no noise', 'beta γ 0.2', 'beta γ 0.2, lr 10']
     """
     settings = [_others(config) for config in configs]
+    names = sorted({name for some in settings for name in some})
     usual = {
-        name: _most_common([some[name] for some in settings if name in some])
-        for name in sorted({name for some in settings for name in some})
+        name: _most_common([some.get(name) for some in settings if name in some or _is_off(name)])
+        for name in names
     }
-    return [
+    labels = [
         ", ".join([_regularized(config), *_deviations(some, usual)])
         for config, some in zip(configs, settings, strict=True)
+    ]
+    return [
+        label if labels.count(label) == 1 else f"{label}, {point(config)[:8]}"
+        for label, config in zip(labels, configs, strict=True)
     ]
 
 
@@ -88,6 +94,11 @@ def noise(config: NoiseConfig | None) -> str:
 def kind(config: NoiseConfig) -> str:
     """The noise, whatever its spread."""
     return f"{'additive ' if config.mode == 'additive' else ''}{config.family}"
+
+
+def is_plain(config: RunConfig) -> bool:
+    """Whether nothing regularizes the model, as far as the settings show it."""
+    return config.noise is None and config.own is None and not regularizers(config)
 
 
 def has_dropout(config: RunConfig) -> bool:
@@ -108,7 +119,7 @@ def dropout(config: RunConfig) -> str:
 
 
 def regularizers(config: RunConfig) -> list[str]:
-    """What regularizes besides the noise, each in a few words.
+    """What regularizes the model besides noise, each in a few words.
 
     >>> model = {"zoneout": {"p_h": 0.025, "p_c": 0.25}, "gate_dropout": {"x": 0.5, "h": 0.4}}
     >>> config = RunConfig.parse({"model": model, "train": {"terms": {"mine:Slow": 2}}})
@@ -125,6 +136,8 @@ def regularizers(config: RunConfig) -> list[str]:
 
 
 def _regularized(config: RunConfig) -> str:
+    if config.own is not None:
+        return _name(config.own.model)
     others = regularizers(config)
     if others and config.noise is None:
         return " + ".join(others)
@@ -132,12 +145,12 @@ def _regularized(config: RunConfig) -> str:
 
 
 def _others(config: RunConfig) -> dict[str, Any]:
-    """The settings that no other words name; those of dropout only where there is some."""
+    """The settings that a label does not show otherwise; of dropout only where there is some."""
     return {
         name: value
         for name, value in comparable(config).settings().items()
-        if name not in _NAMED
-        and not name.startswith(_NAMED_SECTIONS)
+        if name not in _SHOWN
+        and not name.startswith(_SHOWN_SECTIONS)
         and (has_dropout(config) or not name.startswith("model.dropout"))
     }
 
@@ -146,12 +159,28 @@ def _most_common(values: Sequence[Any]) -> Any:
     return Counter(map(repr, values)).most_common(1)[0][0]
 
 
+def _is_off(name: str) -> bool:
+    """Whether a setting that is absent is off; noise and dropout have their own words for it."""
+    return not name.startswith(("noise.", "model.dropout."))
+
+
 def _deviations(settings: dict[str, Any], usual: dict[str, Any]) -> list[str]:
-    return [
-        f"{name.rpartition('.')[2].replace('_', ' ')} {_shown(value)}"
+    found = [
+        f"{_called(name)} {_shown(value)}"
         for name, value in settings.items()
         if repr(value) != usual[name]
     ]
+    absent = [name for name in usual if name not in settings and _is_off(name)]
+    return found + [f"no {_called(name)}" for name in absent if usual[name] != repr(None)]
+
+
+def _called(name: str) -> str:
+    """The last part of the name of a setting, as words.
+
+    >>> _called("train.batch_size"), _called("own.model.arguments.H")
+    ('batch size', 'H')
+    """
+    return name.rpartition(".")[2].replace("_", " ")
 
 
 def _shown(value: Any) -> str:
