@@ -36,7 +36,7 @@ def test_each_preset_is_whole(name: str) -> None:
     configs = presets.read(name).configs()
     assert configs
     first = next(iter(configs.values()))
-    assert first.data.name in ("manual", "ptb", "wikitext-2")
+    assert first.data.name in ("manual", "jsb", "ptb", "wikitext-2")
     assert name == "compare" or list(configs) == [name]
 
 
@@ -115,7 +115,7 @@ def test_the_file_in_the_docs(tmp_path: Path) -> None:
 
 
 def test_the_names_are_those_of_files_and_recipes() -> None:
-    assert set(presets.names()) == {"compare", "manual", *recipes.RECIPES}
+    assert set(presets.names()) == {"compare", "manual", "jsb", *recipes.RECIPES}
     assert len(presets.names()) == len(set(presets.names()))
 
 
@@ -159,6 +159,6 @@ def test_a_name_that_is_nearly_right(name: str, meant: str, tmp_path: Path) -> N
 
 
 def test_a_name_that_is_far_off_is_told_the_pattern() -> None:
-    with pytest.raises(NoisinError, match="There are: compare, manual, figure1") as caught:
+    with pytest.raises(NoisinError, match="There are: compare, jsb, manual, figure1") as caught:
         presets.read("xyz")
     assert len(str(caught.value)) < 500

@@ -21,21 +21,31 @@ from tests.training import toy
 CORPUS = toy.corpus()
 TOY = {"hidden_size": 6}
 SMALLER = {"batch_size": 4, "bptt": 10, "epochs": 1, "tokens": 40, "eval_batch_size": 40}
-DROPOUT = {  # input, between, output, recurrent
-    None: (0.0, 0.0, 0.0, 0.0),
-    "dropout": (0.5, 0.4, 0.5, 0.0),
-    "recurrent-dropout": (0.5, 0.0, 0.5, 0.4),
+DROPOUT = {  # input, between, output, recurrent; products with x and with h; zoneout of h and of c
+    None: (0.0, 0.0, 0.0, 0.0, None, None),
+    "dropout": (0.5, 0.4, 0.5, 0.0, None, None),
+    "recurrent-dropout": (0.5, 0.0, 0.5, 0.4, None, None),
+    "gate-dropout": (0.0, 0.0, 0.5, 0.0, (0.5, 0.4), None),
+    "zoneout": (0.5, 0.4, 0.5, 0.0, None, (0.025, 0.25)),
 }
+# At toy size all others are one of these, but for the gamma.
+DISTINCT = [name for name in recipes.RECIPES if name.startswith(("ptb-small", "figure1"))]
 
 
-def rates(config: RunConfig) -> tuple[float, ...]:
-    dropout = config.model.dropout
-    return dropout.input, dropout.between, dropout.output, dropout.recurrent
+def rates(config: RunConfig) -> tuple[Any, ...]:
+    dropout, gates, zoneout = (
+        *(config.model.dropout, config.model.gate_dropout, config.model.zoneout),
+    )
+    return (
+        *(dropout.input, dropout.between, dropout.output, dropout.recurrent),
+        gates and (gates.x, gates.h),
+        zoneout and (zoneout.p_h, zoneout.p_c),
+    )
 
 
-@pytest.mark.parametrize("reading", ["dropout", "recurrent-dropout"])
+@pytest.mark.parametrize("reading", recipes.READINGS)
 @pytest.mark.parametrize("cell", results.CELLS, ids=recipes.name_of)
-def test_a_recipe_is_its_cell(cell: results.TableCell, reading: recipes.Dropout) -> None:
+def test_a_recipe_is_its_cell(cell: results.TableCell, reading: recipes.Reading) -> None:
     """Text, size, dropout and noise are the row's, and all else is the config's own default."""
     config = recipes.config(recipes.name_of(cell, reading))
     assert config.data.name == cell.corpus
@@ -51,22 +61,35 @@ def test_a_recipe_is_its_cell(cell: results.TableCell, reading: recipes.Dropout)
         default = {"mode": "multiplicative", "feedback": True, "noisy_layers": "all"}
         assert config.noise.model_dump(include=set(default)) == default, "Algorithm 1"
     plain = RunConfig()
-    model = config.model.model_copy(update={"dropout": plain.model.dropout, "hidden_size": 650})
+    update = {"dropout": plain.model.dropout, "gate_dropout": None, "hidden_size": 650}
+    model = config.model.model_copy(update=update)
     assert model == plain.model
     assert (config.train, config.seed) == (plain.train, 1111)
 
 
 def test_every_cell_has_its_recipe_and_every_recipe_but_the_small_its_cell() -> None:
-    of_cells = {recipes.name_of(c, reading) for c in results.CELLS for reading in recipes.DROPOUTS}
-    others = {name for name in recipes.RECIPES if "-small" not in name and "figure1" not in name}
+    of_cells = {recipes.name_of(c, reading) for c in results.CELLS for reading in recipes.READINGS}
+    others = {
+        name
+        for name in recipes.RECIPES
+        if not any(part in name for part in ("-small", "figure1", "-zoneout"))
+    }
     assert of_cells == others
-    assert len(of_cells) == 4 * 3 * 9
+    assert len(of_cells) == 4 * 4 * 9
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.RECIPES if "zoneout" in name])
+def test_zoneout_is_added_to_the_recipe_with_dropout(name: str) -> None:
+    config, below = recipes.config(name), recipes.config(name.replace("zoneout", "dropout"))
+    assert rates(config) == DROPOUT["zoneout"]
+    model = config.model.model_copy(update={"zoneout": None})
+    assert config.model_copy(update={"model": model}) == below
 
 
 @pytest.mark.parametrize("corpus", ["ptb", "wt2"])
 def test_the_noise_of_the_small_has_one_std(corpus: str) -> None:
     small = [name for name in recipes.RECIPES if name.startswith(f"{corpus}-small")]
-    assert len(small) == 3 * 9
+    assert len(small) == 5 * 9
     for name in small:
         config = recipes.config(name)
         assert (config.model.num_layers, config.model.hidden_size) == PRESETS["small"]
@@ -108,7 +131,7 @@ def test_the_settings_of_runs_that_were_made_stay_as_they_are(name: str) -> None
     assert recipes.config(name).hash() == HASHES[name]
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize("name", DISTINCT)
 def test_every_recipe_is_built_and_takes_a_step(name: str) -> None:
     """At toy size, with its own dropout, noise, step and clip; the loss is that of guessing."""
     config = recipes.config(name)

@@ -202,17 +202,20 @@ def test_a_run_reaches_its_cell(cell: results.TableCell, tmp_path: Path) -> None
     assert found.difference == pytest.approx(0.95 * 70 - cell.test)
 
 
-def test_the_recurrent_reading_of_dropout(tmp_path: Path) -> None:
-    """That on the recurrent state has a line of its own, where there are runs of it."""
-    assert "(recurrent)" not in sheets.show(3, Collection())
-    write(tmp_path / "a", "ptb-medium-recurrent-dropout-beta")
+@pytest.mark.parametrize(
+    ("reading", "mark"), [("recurrent-dropout", "(recurrent)"), ("gate-dropout", "(gates)")]
+)
+def test_the_other_readings_of_dropout(reading: str, mark: str, tmp_path: Path) -> None:
+    """Each has its own line where there are runs of it."""
+    assert mark not in sheets.show(3, Collection())
+    write(tmp_path / "a", f"ptb-medium-{reading}-beta")
     shown = sheets.show(3, collect(tmp_path)).splitlines()
-    place = next(i for i, text in enumerate(shown) if text.startswith("D + Beta (recurrent)"))
+    place = next(i for i, text in enumerate(shown) if text.startswith(f"D + Beta {mark}"))
     assert shown[place - 1].split()[:3] == ["D", "+", "Beta"]
     assert "missing" in shown[place - 1]
     assert " 69.2 " in shown[place], "the same cell of the paper"
-    assert any(text.startswith("(recurrent): another reading") for text in shown)
-    assert result(tmp_path, "ptb-medium-recurrent-dropout-beta").runs[0].name == "a"
+    assert any(text.startswith(f"{mark}: another reading") for text in shown)
+    assert result(tmp_path, f"ptb-medium-{reading}-beta").runs[0].name == "a"
 
 
 # What they come to

@@ -81,7 +81,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"model": {"head": {"kind": "a:B", "x": float("nan")}}}, "must have arguments that JSON can"),
     ({"train": {"terms": {"a:B": -1}}}, "train.terms.a:B must be 0 or more, got -1."),
     ({"train": {"terms": {"a:B": "x"}}}, "train.terms.a:B must be a number, got 'x'."),
-    ({"train": {"terms": {"activation": 1}}}, "train.terms must be ar, tar or package.module:Class, got 'act"),
+    ({"train": {"terms": {"activation": 1}}}, "package.module:Class, got 'activation'."),
     ({"train": {"terms": 3}}, "train.terms must be"),
     ({"own": {"model": {}}}, "config: own.task is missing."),
     ({"own": {"model": {}, "task": {}}, "noise": {"gamma": 1}}, "noise must be left out with own"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisin.experiments.records import comparable, point
 from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
 
-# Settings that are part of the title of the task, or of the words for noise and dropout.
-_SHOWN = {"data.name", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
+# Settings that are part of the title of the task, or of the words for noise and regularizers.
+_SHOWN = {"data.name", "data.task", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
 _SHOWN |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
 _SHOWN |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
@@ -18,6 +18,7 @@ _SHOWN |= {
 # What identifies your own model and task, beside the arguments of their constructors.
 _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
 _SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
+_SHOWN_SECTIONS = ("model.zoneout.", "model.gate_dropout.", "model.head.", "train.terms.")
 
 
 def task(config: RunConfig) -> str:
@@ -27,15 +28,35 @@ def task(config: RunConfig) -> str:
     'manual, LSTM 2×650'
     >>> task(RunConfig.parse({"model": {"cell": "elman-sigmoid", "num_layers": 1, "tied": False}}))
     'manual, Elman-sigmoid 1×650, not tied'
+    >>> task(RunConfig.parse({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}))
+    'manual, LSTM 2×650, head mine.heads:Mixture (experts 15)'
     """
-    if (own := _own(config)) is not None:
-        return f"{own.task['name']}, {own.model['name']}"
+    if (own := config.own) is not None:
+        return f"{_name(own.task)}, {_name(own.model)}"
     model = config.model
-    cell = model.cell.capitalize() if "-" in model.cell else model.cell.upper()
-    embedding = "" if model.embedding_size is None else f", embedding {model.embedding_size}"
-    tied = "" if model.tied else ", not tied"
-    size = f"{model.num_layers}×{model.hidden_size}"
-    return f"{config.data.name}, {cell} {size}{embedding}{tied}"
+    parts = [config.data.name]
+    if config.data.task is not None:
+        parts.append(f"task {config.data.task}")
+    parts.append(f"{_cell(model.cell)} {model.num_layers}×{model.hidden_size}")
+    if model.embedding_size is not None:
+        parts.append(f"embedding {model.embedding_size}")
+    if not model.tied:
+        parts.append("not tied")
+    if model.head is not None:
+        given = ", ".join(f"{name} {_shown(value)}" for name, value in model.head.arguments.items())
+        parts.append(f"head {model.head.kind}" + (f" ({given})" if given else ""))
+    return ", ".join(parts)
+
+
+def _cell(name: str) -> str:
+    if ":" in name:  # package.module:Class
+        return name
+    return name.capitalize() if "-" in name else name.upper()
+
+
+def _name(own: Mapping[str, Any]) -> str:
+    """The name of your own model or task, else its class."""
+    return str(own.get("name") or own.get("class") or "unnamed")
 
 
 def points(configs: Sequence[RunConfig]) -> list[str]:
@@ -62,11 +83,6 @@ def points(configs: Sequence[RunConfig]) -> list[str]:
     ]
 
 
-def _own(config: RunConfig) -> Any:
-    """What identifies your own model and task, or None where the settings do."""
-    return getattr(config, "own", None)
-
-
 def noise(config: NoiseConfig | None) -> str:
     """The noise in a few words."""
     if config is None:
@@ -82,11 +98,7 @@ def kind(config: NoiseConfig) -> str:
 
 def is_plain(config: RunConfig) -> bool:
     """Whether nothing regularizes the model, as far as the settings show it."""
-    model = config.model
-    other = getattr(model, "zoneout", None), getattr(model, "gate_dropout", None)
-    terms = getattr(config.train, "terms", None)
-    off = config.noise is None and not has_dropout(config) and other == (None, None) and not terms
-    return off and _own(config) is None
+    return config.noise is None and config.own is None and not regularizers(config)
 
 
 def has_dropout(config: RunConfig) -> bool:
@@ -106,13 +118,30 @@ def dropout(config: RunConfig) -> str:
     return "dropout " + "/".join(f"{rate:g}" for rate in rates)
 
 
+def regularizers(config: RunConfig) -> list[str]:
+    """What regularizes the model besides noise, each in a few words.
+
+    >>> model = {"zoneout": {"p_h": 0.025, "p_c": 0.25}, "gate_dropout": {"x": 0.5, "h": 0.4}}
+    >>> config = RunConfig.parse({"model": model, "train": {"terms": {"mine:Slow": 2}}})
+    >>> regularizers(config)
+    ['gate dropout 0.5/0.4', 'zoneout 0.025/0.25', 'mine:Slow 2']
+    """
+    gates, zoneout = config.model.gate_dropout, config.model.zoneout
+    found = [dropout(config)] if has_dropout(config) else []
+    if gates is not None:
+        found.append(f"gate dropout {gates.x:g}/{gates.h:g}")
+    if zoneout is not None:
+        found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
+    return found + [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
+
+
 def _regularized(config: RunConfig) -> str:
-    if (own := _own(config)) is not None:
-        return str(own.model["name"])
-    if not has_dropout(config):
-        return noise(config.noise)
-    alone = config.noise is None
-    return dropout(config) if alone else f"{dropout(config)} + {noise(config.noise)}"
+    if config.own is not None:
+        return _name(config.own.model)
+    others = regularizers(config)
+    if others and config.noise is None:
+        return " + ".join(others)
+    return " + ".join([*others, noise(config.noise)])
 
 
 def _others(config: RunConfig) -> dict[str, Any]:
@@ -120,7 +149,9 @@ def _others(config: RunConfig) -> dict[str, Any]:
     return {
         name: value
         for name, value in comparable(config).settings().items()
-        if name not in _SHOWN and (has_dropout(config) or not name.startswith("model.dropout"))
+        if name not in _SHOWN
+        and not name.startswith(_SHOWN_SECTIONS)
+        and (has_dropout(config) or not name.startswith("model.dropout"))
     }
 
 
@@ -144,14 +175,12 @@ def _deviations(settings: dict[str, Any], usual: dict[str, Any]) -> list[str]:
 
 
 def _called(name: str) -> str:
-    """The last part of the name of a setting, after that of the section that is inside a section.
+    """The last part of the name of a setting, as words.
 
-    >>> _called("train.batch_size"), _called("model.zoneout.p_h"), _called("own.model.arguments.H")
-    ('batch size', 'zoneout p h', 'H')
+    >>> _called("train.batch_size"), _called("own.model.arguments.H")
+    ('batch size', 'H')
     """
-    parts = name.split(".")
-    nested = len(parts) > 2 and parts[0] in ("model", "train") and parts[1] != "dropout"
-    return " ".join(parts[1:] if nested else parts[-1:]).replace("_", " ")
+    return name.rpartition(".")[2].replace("_", " ")
 
 
 def _shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from noisin.experiments import formats, tags
@@ -30,7 +30,11 @@ SYSTEM_FIELDS = (
     *("table", "citation", "model", "parameters", "paper_dev", "paper_test", "dev", "test"),
     "notes",
 )
-RECURRENT = "(recurrent)"
+# How a row is marked that is not of the first reading of the paper's dropout.
+MARKS: Mapping[recipes.Reading, str] = {
+    "recurrent-dropout": "(recurrent)",
+    "gate-dropout": "(gates)",
+}
 LEGEND = {
     tags.STILL_FALLING: "the best epoch of a run is its last one: it is unfinished.",
     tables.FEWER_EPOCHS: "than the recipe, and the paper, have at most.",
@@ -39,7 +43,10 @@ LEGEND = {
     tags.NOT_COMPLETE: "stopped or still at work. Such a run counts only where none is complete.",
     tags.DIVERGED: "the loss left the finite numbers; not counted.",
     tags.REPEATED: "another run of the same seed went as far or further, and stands for it.",
-    RECURRENT: "another reading of the paper's dropout: 0.4 on the state that is fed back.",
+    MARKS["recurrent-dropout"]: "another reading of the paper's dropout: 0.4 on the state that is "
+    "fed back.",
+    MARKS["gate-dropout"]: "another reading of the paper's dropout: a mask on each product in the "
+    "gates, 0.5 with the input and 0.4 with the state, as in its equations.",
 }
 
 
@@ -94,7 +101,7 @@ def _row(line: TableLine) -> tuple[str, ...]:
     fewest, most = result.epochs
     span = f"{fewest}" if fewest == most else f"{fewest}-{most}"
     return (
-        cell.row + (f" {RECURRENT}" if _is_recurrent(line) else ""),
+        cell.row + _mark(line),
         "" if cell.gamma is None else f"{cell.gamma:.2f}",
         "" if cell.std is None else f"{cell.std:.2f}",
         str(cell.dev),
@@ -116,8 +123,11 @@ def _perplexity(mean: Mean | None) -> str:
     return MISSING if mean is None else str(mean)
 
 
-def _is_recurrent(line: TableLine) -> bool:
-    return line.result.recipe != recipes.name_of(line.cell)
+def _mark(line: TableLine) -> str:
+    if not line.cell.dropout:
+        return ""
+    marks = {recipes.name_of(line.cell, reading): f" {mark}" for reading, mark in MARKS.items()}
+    return marks.get(line.result.recipe, "")
 
 
 def _systems() -> Sheet:

@@ -117,14 +117,14 @@ def nearest(run: Run, number: int) -> tuple[str, list[str]]:
 
 
 def _names(cell: TableCell) -> Iterator[str]:
-    """The recipes of a cell: two where it has dropout, which the paper leaves open."""
-    for reading in recipes.DROPOUTS:
+    """The recipes of a cell: one per reading where it has dropout, which the paper leaves open."""
+    for reading in recipes.READINGS:
         if cell.dropout or reading == "dropout":
             yield recipes.name_of(cell, reading)
 
 
 def _lines(cell: TableCell, alike: Mapping[str, list[Run]]) -> Iterator[TableLine]:
-    """One for the recipe, and one for its recurrent reading if there are runs of it."""
+    """One for the recipe, and one for each other reading that has runs."""
     for i, name in enumerate(_names(cell)):
         config = recipes.config(name)
         found = alike.get(point(config), [])
