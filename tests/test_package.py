@@ -243,6 +243,7 @@ def test_a_circle_inside_a_folder_is_seen() -> None:
     assert circle_in({"a.x": {"a.y"}, "a.y": set(), "a.z": {"a.x", "a.y"}}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/data.md", "docs/models.md"])
 def test_the_code_on_the_page_runs(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
@@ -266,6 +267,7 @@ def test_links_in_the_docs_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.slow
 def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
     """Built, installed without extras, and used where neither the sources nor the tools are."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]

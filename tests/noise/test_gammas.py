@@ -17,6 +17,7 @@ from noisin.noise import gammas
 from noisin.noise.variates import Variates
 from tests import stats
 from tests.laws import CASES, PAPER, draw, law
+from tests.pairwise import table
 
 FLOAT32, FLOAT64 = torch.float32, torch.float64
 DTYPES = [FLOAT32, FLOAT64]
@@ -103,10 +104,9 @@ class TestUniform:
 EDGES = {"near 0": ([0, -1], 0.0), "near 1": ([2**31 - 1, -(2**31)], 1.0)}
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("edge", EDGES)
-@pytest.mark.parametrize("plain", [True, False])
-@pytest.mark.parametrize("n", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("n", "plain", "edge", "dtype"), table(CASES, [True, False], [*EDGES], DTYPES), ids=str
+)
 def test_finite_at_the_ends_of_the_uniform(
     n: noise.Family, plain: bool, edge: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ Pair = tuple[Any, Any]  # a figure and its standard error
 
 
 @dataclass(frozen=True)
-class Row:
+class ClaimRow:
     """One claim: what was measured, its standard error (0 if exact), what was expected."""
 
     id: str
@@ -54,44 +54,44 @@ def ratio(a: Pair, b: Pair) -> Pair:
     return value, abs(value) * math.hypot(*(figure(e) / figure(v) for v, e in (a, b)))
 
 
-def exact(id: str, claim: str, place: str, error: Any) -> Row:
+def exact(id: str, claim: str, place: str, error: Any) -> ClaimRow:
     """A claim that holds to rounding."""
     value = figure(error)
-    return Row(id, claim, place, value, 0.0, "0 to rounding", value < ROUNDING)
+    return ClaimRow(id, claim, place, value, 0.0, "0 to rounding", value < ROUNDING)
 
 
-def equal(id: str, claim: str, place: str, found: Sequence[Pair], to: float = 0.0) -> Row:
+def equal(id: str, claim: str, place: str, found: Sequence[Pair], to: float = 0.0) -> ClaimRow:
     """Random figures that equal a number; the row shows the farthest off in standard errors."""
     value, error = max(_floats(found), key=lambda pair: abs(pair[0] - to) / (pair[1] + ROUNDING))
     passed = math.isfinite(error) and abs(value - to) < Z * error
-    return Row(id, claim, place, value, error, f"{to:g}", passed)
+    return ClaimRow(id, claim, place, value, error, f"{to:g}", passed)
 
 
-def near(id: str, claim: str, place: str, found: Sequence[Pair], by: float) -> Row:
+def near(id: str, claim: str, place: str, found: Sequence[Pair], by: float) -> ClaimRow:
     """Random ratios within ``by`` of one; the row shows the one nearest to a failure."""
     value, error = max(_floats(found), key=lambda pair: (abs(pair[0] - 1) - by) / pair[1])
     passed = abs(value - 1) < by + Z * error and Z * error < 0.15
-    return Row(id, claim, place, value, error, f"1 ± {by:g}", passed)
+    return ClaimRow(id, claim, place, value, error, f"1 ± {by:g}", passed)
 
 
-def off(id: str, claim: str, place: str, found: Pair, by: float) -> Row:
+def off(id: str, claim: str, place: str, found: Pair, by: float) -> ClaimRow:
     """A random ratio that is off one by more than ``by``, beyond doubt."""
     ((value, error),) = _floats([found])
     passed = abs(value - 1) > by + Z * error
-    return Row(id, claim, place, value, error, f"off by {by:g}", passed)
+    return ClaimRow(id, claim, place, value, error, f"off by {by:g}", passed)
 
 
-def positive(id: str, claim: str, place: str, found: Sequence[Pair]) -> Row:
+def positive(id: str, claim: str, place: str, found: Sequence[Pair]) -> ClaimRow:
     """Random figures above zero beyond doubt; the row shows the least so in standard errors."""
     value, error = min(_floats(found), key=lambda pair: pair[0] / (pair[1] + ROUNDING))
-    return Row(id, claim, place, value, error, "> 0", value > Z * error + ROUNDING)
+    return ClaimRow(id, claim, place, value, error, "> 0", value > Z * error + ROUNDING)
 
 
-def at_most(id: str, claim: str, place: str, found: Sequence[Pair], bound: float) -> Row:
+def at_most(id: str, claim: str, place: str, found: Sequence[Pair], bound: float) -> ClaimRow:
     """Random figures that a bound holds for; the row shows the largest."""
     value, error = max(_floats(found))
     passed = math.isfinite(value) and value < bound + Z * error + ROUNDING
-    return Row(id, claim, place, value, error, f"at most {bound:.3g}", passed)
+    return ClaimRow(id, claim, place, value, error, f"at most {bound:.3g}", passed)
 
 
 def _floats(found: Sequence[Pair]) -> list[tuple[float, float]]:

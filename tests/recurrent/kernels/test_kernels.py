@@ -89,9 +89,13 @@ def test_values_and_gradients_are_those_of_the_reference(
         assert_close(a, b, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
-@pytest.mark.parametrize("H", [1, 7, 8, 16, 33, 130])
-@pytest.mark.parametrize("N", [1, 5, 95, 97])
+@pytest.mark.parametrize(
+    ("kernel", "H", "N"),
+    [
+        pytest.param(*row, marks=[needs_compiler] if row[0] == "c" else [])
+        for row in table(KERNELS, [1, 7, 8, 16, 33, 130], [1, 5, 95, 97])
+    ],
+)
 def test_sizes_around_those_of_vectors_and_tiles(kernel: str, H: int, N: int) -> None:
     """In float32, over many steps, with one thread and with two."""
     for cell, threads in itertools.product(("lstm", "gru-read"), (1, 2)):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from noisin import likelihoods, noise, objective
 from noisin.analysis import rows
-from noisin.analysis.rows import LEVEL, Pair, Row
+from noisin.analysis.rows import LEVEL, ClaimRow, Pair
 from noisin.analysis.toys import MODES, Model, X, draws, inputs
 from noisin.objective import Batch
 from noisin.recurrent import cells
@@ -26,7 +26,7 @@ KEEP, STEPS, UNITS = 0.6, 3, 2
 PLACE = "Empirical Bayes, Sec. 4.2"
 
 
-def jensen_bound() -> Iterator[Row]:
+def jensen_bound() -> Iterator[ClaimRow]:
     """The objective bounds the marginal likelihood, whose estimate rises with K towards it."""
     place = "Jensen bound, Sec. 3"
     rnn = RNN(X, UNITS, noise=noise.Bernoulli(KEEP))
@@ -94,7 +94,7 @@ SMOOTH: dict[str, float] = {
 WEIGHTS = ([[0.8], [-1.2]], [[0.5, -0.2], [0.4, 0.3]])
 
 
-def prior() -> Iterator[Row]:
+def prior() -> Iterator[ClaimRow]:
     """The prior of the noisy state has the law of the transitions that an RNN makes."""
     n = draws(100_000)
     grid = torch.linspace(-15, 30, 90_001, dtype=torch.float64)
@@ -132,7 +132,7 @@ def _distance(z: Tensor, grid: Tensor, density: Tensor) -> Tensor:
     return torch.maximum((ranks[1:] - cdf).max(), (cdf - ranks[:-1]).max())
 
 
-def joint() -> Iterator[Row]:
+def joint() -> Iterator[ClaimRow]:
     """The joint density, integrated over the noisy states, is the marginal likelihood."""
     law, lik = noise.Gumbel(0.4), likelihoods.Gaussian(1.0)
     settings: dict[str, Any] = {"noise": law, "mode": "additive", "bias": False}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from noisin import likelihoods, noise, objective
 from noisin.analysis import regularizer, risk, rows
-from noisin.analysis.rows import Pair, Row
+from noisin.analysis.rows import ClaimRow, Pair
 from noisin.analysis.toys import (
     LIKELIHOODS,
     STRONG,
@@ -27,7 +27,7 @@ from noisin.objective import Batch
 from noisin.recurrent.modules import LSTM, RNN
 
 
-def strong_mode_regularizes() -> Iterator[Row]:
+def strong_mode_regularizes() -> Iterator[ClaimRow]:
     """In strong mode the risk gains the regularizer, on any targets, and that is not negative."""
     law, place = noise.Gaussian(0.7), "Theorem, Sec. 4.1 and Appendix"
     gains: list[Pair] = []
@@ -46,7 +46,7 @@ def strong_mode_regularizes() -> Iterator[Row]:
     yield rows.equal("strong-regularizer", claim, place, gaps)
 
 
-def weak_mode_regularizes_its_own_data() -> Iterator[Row]:
+def weak_mode_regularizes_its_own_data() -> Iterator[ClaimRow]:
     """Fed back: on targets drawn from the model the gain is a KL; on others it may be negative."""
     law, place = noise.Gaussian(1.0), "Weak unbiasedness, Appendix"
     lik = likelihoods.Gaussian(1.0)
