@@ -23,15 +23,17 @@ class BestResult:
 
     Attributes:
         weights: which weights.
-        line: the line of ``metrics.jsonl`` of that epoch, but ``train_clean`` is the score of these
-            weights, where the line has that of the raw ones.
-        test: their score on test; None if there is no test data.
+        line: the line of ``metrics.jsonl`` of that epoch.
+        test: their score on test.
+        train_clean: their score on train with noise off; None if it was not measured. That of the
+            line is always the score of the raw weights.
         checkpoint: the number of the checkpoint that contains them.
     """
 
     weights: Weights
     line: Mapping[str, Any]
     test: Recorded
+    train_clean: Recorded = None
     checkpoint: int | None = None
 
     @property
@@ -40,17 +42,17 @@ class BestResult:
         epoch: int = self.line["epoch"]
         return epoch
 
-    @property
-    def train_clean(self) -> Recorded:
-        """Their score on train with noise off; None if it was not measured."""
-        score: Recorded = self.line["train_clean"]
-        return score
-
     @classmethod
     def parse(cls, content: Mapping[str, Any]) -> Self:
         """From one of the entries ``raw``, ``averaged`` and ``best`` of ``summary.json``."""
         line = {name: value for name, value in content.items() if name not in _MEASURED}
-        return cls(content["weights"], line, content["test"], content.get("checkpoint"))
+        return cls(
+            content["weights"],
+            line,
+            content["test"],
+            content["train_clean"],
+            content.get("checkpoint"),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The line of metrics, with what was measured of these weights."""
@@ -59,6 +61,7 @@ class BestResult:
             "weights": self.weights,
             "test": self.test,
             "checkpoint": self.checkpoint,
+            "train_clean": self.train_clean,
         }
 
 
