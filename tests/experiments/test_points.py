@@ -87,6 +87,7 @@ def test_what_is_infinite_has_no_mean(tmp_path: Path) -> None:
     write_run(tmp_path / "b", (None,), seed=2)
     assert only_point(tmp_path).valid is None
     assert Mean.of([1.7e308, 1.7e308]) == Mean(math.inf, None, 2)
+    assert Mean.of([1.7e308, -1.7e308]) == Mean(math.inf, None, 2), "its spread is infinite"
 
 
 def test_points_of_a_task_are_sorted_by_validation(tmp_path: Path) -> None:

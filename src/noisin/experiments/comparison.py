@@ -56,7 +56,7 @@ class ComparisonRow:
         """``valid - train``: how much better the model predicts the data that it was trained on."""
         if self.train is None or self.valid is None:
             return None
-        return self.valid - self.train
+        return _finite(self.valid - self.train)
 
 
 def train_all(

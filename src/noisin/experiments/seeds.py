@@ -30,10 +30,10 @@ class Mean:
         """The mean of some values, of which one may be infinite."""
         try:
             mean = math.fsum(values) / len(values)
-        except OverflowError:  # the sum exceeds all floats
-            mean = math.inf
-        known = len(values) > 1 and math.isfinite(mean)
-        return cls(mean, statistics.stdev(values) if known else None, len(values))
+            known = len(values) > 1 and math.isfinite(mean)
+            return cls(mean, statistics.stdev(values) if known else None, len(values))
+        except OverflowError:  # the sum, or the spread, exceeds all floats
+            return cls(math.inf, None, len(values))
 
     def __str__(self) -> str:
         return self.shown()
