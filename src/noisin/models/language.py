@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from noisin import likelihoods
-from noisin._util import arguments, checks
+from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods.linear import linear_nll
 from noisin.models.layer import CELLS, Layer
@@ -163,7 +163,7 @@ class LanguageModel(nn.Module):
                 f"x.unsqueeze(1)."
             )
         num_words = self.embedding.num_embeddings
-        if x.device.type == "cpu" and checks.values_known(x):
+        if x.device.type == "cpu" and torch_state.values_known(x):
             low, high = (int(value) for value in x.aminmax())
             if low < 0 or high >= num_words:
                 raise InvalidValue(

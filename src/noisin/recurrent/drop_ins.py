@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
-from noisin._util import arguments, checks
+from noisin._util import arguments, checks, torch_state
 from noisin._util.checks import require_tensors, state_parts
 from noisin.errors import InvalidType, InvalidValue
 from noisin.recurrent.layout import Layout
@@ -140,7 +140,7 @@ def _explain_input(name: str, what: str, value: object, weight: Tensor | None) -
         require_tensors(name, **{what: value})
     if weight is None or not isinstance(value, Tensor):
         return
-    if value.dtype != weight.dtype and not torch._C._is_any_autocast_enabled():
+    if value.dtype != weight.dtype and not torch_state.autocasting():
         raise InvalidType(
             f"{name}: {what} must be of {weight.dtype}, as the weights, got {value.dtype}. "
             f"Convert it: {what}.to({weight.dtype})."
@@ -165,7 +165,7 @@ def initial_state(
                 f"It is (num_layers · num_directions, N, size), without N for unbatched input. "
                 f"Pass the state of the same batch, or None for zeros."
             )
-        if part.dtype != like.dtype and not torch._C._is_any_autocast_enabled():
+        if part.dtype != like.dtype and not torch_state.autocasting():
             raise InvalidType(
                 f"{name}: expected an initial state of {like.dtype}, as the input, got "
                 f"{part.dtype}. Convert it: hx.to({like.dtype})."

@@ -15,7 +15,7 @@ from torch import _VF, Generator, Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from noisin._util import checks
+from noisin._util import checks, torch_state
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional, kernels
@@ -235,8 +235,8 @@ class NoisyStack(Injected, nn.RNNBase):
         """One layer whose noise is fed back: Algorithm 1, in each direction."""
         D = self._directions
         weights = [self._weights(layer * D + d) for d in range(D)]
-        if kernels.autocasts(x) and self._casts_state(layout, x.device):
-            low = torch.get_autocast_dtype(x.device.type)
+        low = torch_state.autocast_dtype(x)
+        if low is not None and self._casts_state(layout, x.device):
             x, state = x.to(low), tuple(s.to(low) for s in state)
             weights = [w.to(low) for w in weights]
         eps = noise(layer, state[0]).flatten(0, -2).chunk(D, dim=-1)

@@ -19,14 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.nn import Parameter
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from noisin._util import checks
-from noisin.likelihoods.linear import transforming
+from noisin._util import checks, torch_state
 from noisin.recurrent.functional import States, Weights
 from noisin.recurrent.kernels import layer, native, reference
 from noisin.recurrent.kernels.plan import Plan as Plan
@@ -75,10 +71,10 @@ def kernel_for(x: Tensor, eps: Tensor, state: States, w: Weights) -> str:
     """Which kernel runs these tensors, by name."""
     tensors = [x, eps, *state, *(v for v in w if v is not None)]
     choice = chosen()
-    hidden = eps.requires_grad or _traced() or _lowered(tensors)
+    hidden = eps.requires_grad or torch_state.recording() or _lowered(tensors)
     if choice == "reference" or hidden or not _plain(tensors):
         return "reference"
-    if choice == "eager" or _get_current_dispatch_mode() is not None or not native.runs(x, w.w_hr):
+    if choice == "eager" or torch_state.dispatching() or not native.runs(x, w.w_hr):
         return "eager"
     return "c"
 
@@ -94,24 +90,7 @@ def _plain(tensors: list[Tensor]) -> bool:
     )
 
 
-def _traced() -> bool:
-    """Whether torch transforms or records single operations, which a kernel hides."""
-    return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-        or transforming()
-        or forward_ad._current_level >= 0
-    )
-
-
-def autocasts(x: Tensor) -> bool:
-    """Whether autocast decides the precision of products of x."""
-    device = x.device.type
-    available = torch.amp.is_autocast_available(device)
-    return available and torch.is_autocast_enabled(device) and x.dtype != torch.float64
-
-
 def _lowered(tensors: list[Tensor]) -> bool:
     """Whether autocast would lower the precision of some product, which a kernel hides."""
-    x = tensors[0]
-    return autocasts(x) and any(t.dtype != torch.get_autocast_dtype(x.device.type) for t in tensors)
+    low = torch_state.autocast_dtype(tensors[0])
+    return low is not None and any(t.dtype != low for t in tensors)
