@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from torch import Generator, nn
 
@@ -17,9 +17,9 @@ from noisin._util.checks import one_of
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise import Noise, validate
 from noisin.noise.sampling import Stochastic
+from noisin.recurrent.cell import Site as Site
 from noisin.recurrent.functional import Mode, Share
 
-Site = Literal["read", "state"]  # of a GRU's noise
 Noises = Noise | None | tuple[Noise | None, ...]
 NOISE_ATTRIBUTES = (
     "noise",

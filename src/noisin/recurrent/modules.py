@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from noisin._util import checks
 from noisin.recurrent import drop_ins, functional
+from noisin.recurrent.cell import CELLS, CellSpec
 from noisin.recurrent.functional import States
 from noisin.recurrent.injection import Site, warn_of_growth
 from noisin.recurrent.layout import Layout
@@ -71,16 +72,8 @@ class RNN(NoisyStack, nn.RNN):
         return f"{super().extra_repr()}, nonlinearity={self.nonlinearity!r}"
 
     @property
-    def _kernel_name(self) -> str:
-        return "rnn_relu" if self.nonlinearity == "relu" else "rnn_tanh"
-
-    @property
-    def _one_layer_per_kernel(self) -> bool:
-        return bool(self.nonlinearity == "sigmoid")
-
-    @property
-    def _cell(self) -> str:
-        return str(self.nonlinearity)
+    def _cell(self) -> CellSpec:
+        return CELLS[f"elman-{self.nonlinearity}"]
 
     def _clean_forward(self, input: Input, hx: Any) -> Any:
         if self.nonlinearity != "sigmoid":
@@ -104,7 +97,7 @@ class RNN(NoisyStack, nn.RNN):
             if w.b_ih is not None and w.b_hh is not None:
                 b = b + (w.b_ih + w.b_hh) / 2
             weights += [w.w_ih / 2, w.w_hh / 4, b, torch.zeros_like(b)]
-        u, (u_n,) = self._call_kernel(x, layout, (2 * state[0] - 1,), weights, True, 1)
+        u, (u_n,) = self._call_kernel("rnn_tanh", x, layout, (2 * state[0] - 1,), weights, True, 1)
         return (1 + u) / 2, ((1 + u_n) / 2,)
 
 
@@ -122,20 +115,8 @@ class LSTM(NoisyStack, nn.LSTM):
     """
 
     @property
-    def _kernel_name(self) -> str:
-        return "lstm"
-
-    @property
-    def _state_sizes(self) -> tuple[int, ...]:
-        return self._output_size, self.hidden_size
-
-    @property
-    def _fused_on_cpu(self) -> bool:
-        return self.proj_size == 0
-
-    @property
-    def _cell(self) -> str:
-        return "lstm"
+    def _cell(self) -> CellSpec:
+        return CELLS["lstm"]
 
 
 class GRU(NoisyStack, nn.GRU):
@@ -168,15 +149,5 @@ class GRU(NoisyStack, nn.GRU):
         return f"{super().extra_repr()}, site={self.site!r}"
 
     @property
-    def _kernel_name(self) -> str:
-        return "gru"
-
-    @property
-    def _cell(self) -> str:
-        return f"gru-{self.site}"
-
-    def _carry_in(self, state: States) -> States:
-        return state * 2 if self.site == "read" else state
-
-    def _carry_out(self, state: States) -> States:
-        return state[-1:]
+    def _cell(self) -> CellSpec:
+        return CELLS["gru"].at(self.site)

@@ -19,6 +19,7 @@ from noisin._util import checks, torch_state
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional, kernels
+from noisin.recurrent.cell import CellSpec
 from noisin.recurrent.functional import Mode, Share, States, Weights
 from noisin.recurrent.injection import Injected, Noises
 from noisin.recurrent.kernels import Plan
@@ -207,7 +208,7 @@ class NoisyStack(Injected, nn.RNNBase):
         for layer in range(self.num_layers):
             loop_follows = self.feedback and layer + 1 in layers
             end = layer == self.num_layers - 1 or layer in layers or loop_follows
-            if end or self._one_layer_per_kernel:
+            if end or self._cell.torch_kernel is None:
                 spans.append((first, layer))
                 first = layer + 1
         return spans
@@ -244,10 +245,10 @@ class NoisyStack(Injected, nn.RNNBase):
         zs, finals = [], []
         for d in range(D):
             plan = Plan(self._cell, self.noise_mode, layout.sizes, reverse=d == 1)
-            start = self._carry_in(tuple(s[d] for s in state))
+            start = tuple(s[d] for s in state * 2)[: 1 + self._cell.carry]  # a GRU carries z
             z, final = kernels.run(plan, rows, eps[d], start, weights[d])
             zs.append(z)
-            finals.append(self._carry_out(final))
+            finals.append(final[-len(state) :])
         z = _concatenated(zs)
         return z.view(*layout.lead, z.shape[-1]), tuple(
             torch.stack(s) for s in zip(*finals, strict=True)
@@ -259,10 +260,13 @@ class NoisyStack(Injected, nn.RNNBase):
         """Clean layers, by torch's kernel."""
         D = self._directions
         weights = [w for k in range(first * D, (last + 1) * D) for w in self.all_weights[k]]
-        return self._call_kernel(x, layout, state, weights, self.bias, last - first + 1)
+        kernel, count = self._cell.torch_kernel, last - first + 1
+        assert kernel is not None
+        return self._call_kernel(kernel, x, layout, state, weights, self.bias, count)
 
     def _call_kernel(
         self,
+        name: str,
         x: Tensor,
         layout: Layout,
         state: States,
@@ -270,7 +274,7 @@ class NoisyStack(Injected, nn.RNNBase):
         bias: bool,
         num_layers: int,
     ) -> tuple[Tensor, States]:
-        kernel = getattr(_VF, self._kernel_name)
+        kernel = getattr(_VF, name)
         hx = state if len(state) > 1 else state[0]
         options = (weights, bias, num_layers, self.dropout, self.training, self.bidirectional)
         if layout.packed is None:
@@ -279,30 +283,15 @@ class NoisyStack(Injected, nn.RNNBase):
             output, *final = kernel(x, layout.packed.batch_sizes, hx, *options)
         return output, tuple(final)
 
-    # What the three differ in
+    # The cell and its sizes
 
     @property
-    def _kernel_name(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def _one_layer_per_kernel(self) -> bool:
-        return False
-
-    @property
-    def _cell(self) -> str:
-        """The name of the cell in ``noisin.recurrent.kernels.plan.CELLS``."""
+    def _cell(self) -> CellSpec:
         raise NotImplementedError
 
     @property
     def _state_sizes(self) -> tuple[int, ...]:
-        return (self._output_size,)
-
-    def _carry_in(self, state: States) -> States:
-        return state
-
-    def _carry_out(self, state: States) -> States:
-        return state
+        return (self._output_size, self.hidden_size)[: len(self._cell.state)]
 
     def _casts_state(self, layout: Layout, device: torch.device) -> bool:
         """Whether torch's kernel would take the state in the dtype of the products.
@@ -310,11 +299,8 @@ class NoisyStack(Injected, nn.RNNBase):
         The two differ under autocast only. Fused kernels want all in one dtype; on a CPU most
         cells are composed of single operations, which keep the state as it came.
         """
-        return device.type != "cpu" or (self._fused_on_cpu and layout.packed is None)
-
-    @property
-    def _fused_on_cpu(self) -> bool:
-        return False
+        fused = self._cell.fused and self.proj_size == 0
+        return device.type != "cpu" or (fused and layout.packed is None)
 
     @property
     def _directions(self) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from noisin.recurrent.functional import States, Weights
 from noisin.recurrent.kernels import eager, native, reference
-from noisin.recurrent.kernels.plan import CELLS, Plan
+from noisin.recurrent.kernels.plan import Plan
 
 # The product of many rows is a tenth faster in pieces of this many.
 _ROWS = 512
@@ -97,7 +97,7 @@ def _differentiable(ctx: Any, inputs: list[Any], d_outputs: tuple[Tensor, ...]) 
 
 def _project(plan: Plan, x: Tensor, w: Weights) -> Tensor:
     """The input's part of the gates of all steps, ``(S, slots · H)``; the bias is yet to come."""
-    cell = CELLS[plan.cell]
+    cell = plan.cell
     if cell.inputs == cell.slots:
         return torch.mm(x, w.w_ih.t())
     H = w.w_hh.shape[0] // cell.recurrent
@@ -110,7 +110,7 @@ def _bias(plan: Plan, w: Weights) -> Tensor | None:
     """The bias of all slots."""
     if w.b_ih is None or w.b_hh is None:
         return None
-    cell = CELLS[plan.cell]
+    cell = plan.cell
     if cell.inputs == cell.slots:
         return w.b_ih + w.b_hh
     H = len(w.b_hh) // cell.recurrent
@@ -126,7 +126,7 @@ def _products(
     plan: Plan, needs: tuple[bool, ...], x: Tensor, z: Tensor, z0: Tensor, w: Weights, d: Tensor
 ) -> list[Tensor | None]:
     """Gradients of x and of the weights from those of the gates: one product each."""
-    cell = CELLS[plan.cell]
+    cell = plan.cell
     H = w.w_hh.shape[0] // cell.recurrent
     gru = cell.inputs != cell.slots
     d_input, d_recurrent = d[:, : cell.inputs * H], d[:, -cell.recurrent * H :]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from noisin.errors import InvalidValue
 from noisin.recurrent.kernels import build
-from noisin.recurrent.kernels.plan import CELLS, Plan
+from noisin.recurrent.kernels.plan import Plan
 
 _SUFFIX = {torch.float32: "float", torch.float64: "double"}
 # Below so many multiplications a step, two threads wait for each other longer than they work.
@@ -132,7 +132,7 @@ def _call(name: str, plan: Plan, w_hh: Tensor, **tensors: Tensor | None) -> None
     H, T, N, dtype = w_hh.shape[1], len(plan.sizes), plan.N, w_hh.dtype
     offsets = (ctypes.c_long * (T + 1))(*plan.offsets)
     layer = _Layer(
-        CELLS[plan.cell].code, plan.mode == "additive", plan.reverse, T, N, H, _threads(plan, w_hh),
+        plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, _threads(plan, w_hh),
         ctypes.addressof(offsets),
     )  # fmt: skip
     loaded, suffix = library(), _SUFFIX[dtype]
@@ -152,7 +152,7 @@ def _threads(plan: Plan, w_hh: Tensor) -> int:
 
 def _check(name: str, plan: Plan, w_hh: Tensor, tensors: dict[str, Tensor | None]) -> None:
     """Raise unless every tensor is what the library takes it for: it reads and writes on trust."""
-    H, cell = w_hh.shape[1], CELLS[plan.cell]
+    H, cell = w_hh.shape[1], plan.cell
     optional = {"bias", *(() if cell.carry else ("carry", "carries"))}
     if name == "forward":  # which keeps the carries of all steps for a backward only
         optional.add("carries")
