@@ -51,7 +51,7 @@ def run(
     for n, x in enumerate(sequences):
         final = []
         for layer in range(rnn.num_layers):
-            noisy = rnn.noisy_layers == "all" or layer == rnn.num_layers - 1
+            noisy = layer in rnn.injection.places(rnn.num_layers, given=True)
             emitted = []
             for d in range(D):
                 k = layer * D + d

@@ -20,7 +20,7 @@ from noisin.analysis.claims import dropout
 from noisin.noise.family import Family
 from noisin.recurrent import functional
 from noisin.recurrent.cell import CELLS
-from noisin.recurrent.injection import Injected
+from noisin.recurrent.injection import Injected, Injection
 from noisin.recurrent.layout import Layout
 from noisin.recurrent.stack import NoisyStack
 from noisin.regularizers import DropoutLSTMCell, Masks
@@ -129,8 +129,8 @@ def _first_layer_off(emit: Any, self: Any, first: int, last: int, *rest: Any) ->
     return (1.25 * z if last == 0 else z), final
 
 
-def _fed_back(configure: Any, self: Any, **settings: Any) -> None:
-    configure(self, **{**settings, "feedback": True})
+def _fed_back(configure: Any, self: Any, injection: Injection) -> None:
+    configure(self, replace(injection, feedback=True))
 
 
 off_centre = replaced(functional, "inject", _off_centre)

@@ -16,9 +16,9 @@ Keyword-only arguments, beside torch's own:
     torch's kernel computes the states. **The returned h_n is then clean**: a classifier that reads
     h_n sees no noise, and should read the last output instead.
 ``noisy_layers``
-    ``"all"``, or ``"last"``: with ``feedback=False`` that is strong unbiasedness, ``E[z_t] = h_t``.
-    ``"none"`` is for a part of a deeper stack that has its noise elsewhere: it stays clean even
-    when ``set_noise`` gives the whole model another noise.
+    ``"all"``, ``"last"``, or the numbers of the layers with noise. With ``feedback=False``,
+    ``"last"`` is strong unbiasedness, ``E[z_t] = h_t``. Other layers stay clean even when
+    ``set_noise`` gives the whole model another noise.
 ``share``
     A fresh draw per ``"step"`` (the paper) or one per ``"sequence"``. Shared *and* fed back, noise
     is not even weakly unbiased.
@@ -37,7 +37,7 @@ from noisin._util import checks
 from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.cell import CELLS, CellSpec
 from noisin.recurrent.functional import States
-from noisin.recurrent.injection import Site, warn_of_growth
+from noisin.recurrent.injection import Site, _setting, warn_of_growth
 from noisin.recurrent.layout import Layout
 from noisin.recurrent.stack import Input, NoisyStack
 
@@ -129,20 +129,16 @@ class GRU(NoisyStack, nn.GRU):
     feedback the two are the same.
     """
 
-    site: Site
+    site: Site = _setting("site")
 
     def __init__(self, *args: Any, site: Site = "read", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._choose_site(site)
-
-    def _choose_site(self, site: Site) -> None:
-        checks.one_of("GRU: site", site, ("read", "state"))
         self.site = site
         self._warn_of_risks()
 
     def _warn_of_risks(self) -> None:
         if self.site == "state":
-            warn_of_growth(self, "use site='read', which keeps the carry clean", stacklevel=5)
+            warn_of_growth(self, "use site='read', which keeps the carry clean")
 
     def extra_repr(self) -> str:
         """Torch's own line, the noise and its site."""

@@ -8,7 +8,7 @@ as can be and run by torch's kernel, with noise on what it emits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 import torch
 from torch import _VF, Generator, Tensor, nn
@@ -21,11 +21,10 @@ from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional, kernels
 from noisin.recurrent.cell import CellSpec
 from noisin.recurrent.functional import Mode, Share, States, Weights
-from noisin.recurrent.injection import Injected, Noises
+from noisin.recurrent.injection import Injected, Injection, NoisyLayers, _setting
 from noisin.recurrent.kernels import Plan
 from noisin.recurrent.layout import Layout
 
-NoisyLayers = Literal["all", "last", "none"]
 Input = Tensor | PackedSequence
 # The noise of a layer, (*lead, directions · H_out), in the dtype and on the device of a tensor.
 NoiseOf = Callable[[int, Tensor], Tensor]
@@ -34,7 +33,7 @@ NoiseOf = Callable[[int, Tensor], Tensor]
 class NoisyStack(Injected, nn.RNNBase):
     """Torch's stack of recurrent layers with noise on the hidden state of each, or of the last."""
 
-    noisy_layers: NoisyLayers
+    noisy_layers: NoisyLayers = _setting("layers")
     _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.STACK_ARGUMENTS
 
     def __init__(
@@ -48,35 +47,15 @@ class NoisyStack(Injected, nn.RNNBase):
         generator: Generator | None = None,
         **kwargs: Any,
     ) -> None:
-        drop_ins.torch_arguments(type(self).__name__, self._torch_arguments, args, kwargs)
+        name = type(self).__name__
+        drop_ins.torch_arguments(name, self._torch_arguments, args, kwargs)
         super().__init__(*args, **kwargs)
-        self._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
-        self._place(noisy_layers)
+        self._configure(
+            Injection(noise, mode, feedback, noisy_layers, share, generator=generator, owner=name)
+        )
 
-    def _place(self, noisy_layers: NoisyLayers) -> None:
-        checks.one_of(f"{type(self).__name__}: noisy_layers", noisy_layers, get_args(NoisyLayers))
-        if isinstance(self.noise, tuple) and noisy_layers != "all":
-            raise InvalidValue(
-                f"{type(self).__name__}: noise given per layer says which layers have it; "
-                f"noisy_layers={noisy_layers!r} would say it again. Use None for a layer without."
-            )
-        self.noisy_layers = noisy_layers
-
-    def _checked_noise(self, noise: Any) -> Noises:
-        if not isinstance(noise, list | tuple):
-            return super()._checked_noise(noise)
-        if getattr(self, "noisy_layers", "all") != "all":
-            raise InvalidValue(
-                f"{type(self).__name__}: has noisy_layers={self.noisy_layers!r}, so give it one "
-                f"noise, not one per layer."
-            )
-        if len(noise) != self.num_layers:
-            raise InvalidValue(
-                f"{type(self).__name__}: noise given per layer needs {self.num_layers} entries "
-                f"(num_layers), got {len(noise)}. Use None for a layer without noise."
-            )
-        laws = [super(NoisyStack, self)._checked_noise(law) for law in noise]
-        return tuple(laws)  # type: ignore[arg-type]
+    def _require(self, injection: Injection) -> None:
+        injection.require_layers(self.num_layers)
 
     def extra_repr(self) -> str:
         """Torch's own line and the noise."""
@@ -133,15 +112,9 @@ class NoisyStack(Injected, nn.RNNBase):
 
     # Which layers inject what
 
-    @property
-    def _laws(self) -> Sequence[Noise | None]:
-        return self.noise if isinstance(self.noise, tuple) else (self.noise,) * self.num_layers
-
     def _injecting_layers(self, given: bool) -> list[int]:
-        """The layers with noise. Noise that the caller gives does not need a law."""
-        first = {"all": 0, "last": self.num_layers - 1, "none": self.num_layers}[self.noisy_layers]
-        lawless = given and self.noise is None
-        return [k for k in range(first, self.num_layers) if lawless or self._laws[k] is not None]
+        """The layers with noise."""
+        return self.injection.places(self.num_layers, given)
 
     def _noise_acts(self) -> bool:
         return super()._noise_acts() and bool(self._injecting_layers(given=False))
@@ -162,7 +135,7 @@ class NoisyStack(Injected, nn.RNNBase):
             )
 
         def draw(layer: int, like: Tensor) -> Tensor:
-            law = self._laws[layer]
+            law = self.injection.laws(self.num_layers)[layer]
             assert law is not None
             lead = layout.lead if self.share == "step" else (layout.N,)
             shape = (*lead, self._output_size)
