@@ -74,26 +74,26 @@ def require_module(where: str, model: object) -> None:
         )
 
 
-def require_noise_tensor(name: str, eps: object, like: Tensor | None = None) -> None:
-    """Raise unless ``eps`` is a tensor that can hold noise, and be moved to where ``like`` is."""
+def require_noise_tensor(
+    name: str, eps: object, like: Tensor | None = None, what: str = "eps", of: str = "centred noise"
+) -> None:
+    """Raise unless ``eps`` is a floating-point tensor that can be moved to where ``like`` is."""
     if not isinstance(eps, Tensor) or eps.dtype not in FLOATS or eps.layout != torch.strided:
         got = type(eps).__name__
         if isinstance(eps, Tensor):
             got = f"a tensor of {eps.dtype if eps.layout == torch.strided else eps.layout}"
-        raise InvalidType(
-            f"{name}: eps must be a floating-point tensor of centred noise, got {got}."
-        )
+        raise InvalidType(f"{name}: {what} must be a floating-point tensor of {of}, got {got}.")
     if eps.is_meta and like is not None and not like.is_meta:
         raise InvalidValue(
-            f"{name}: eps is on the meta device and has no values. Make it on {like.device}."
+            f"{name}: {what} is on the meta device and has no values. Make it on {like.device}."
         )
 
 
-def require_finite(name: str, eps: Tensor) -> None:
-    """Raise where noise that will be used holds NaN or infinity."""
+def require_finite(name: str, eps: Tensor, what: str = "eps") -> None:
+    """Raise where noise, or another factor, that will be used contains NaN or infinity."""
     if values_known(eps) and not eps.isfinite().all():
         raise InvalidValue(
-            f"{name}: eps holds NaN or infinity at steps that are used. Pass finite noise."
+            f"{name}: {what} contains NaN or infinity at steps that are used. Pass finite values."
         )
 
 

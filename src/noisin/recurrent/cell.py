@@ -59,6 +59,11 @@ class CellSpec:
         """The cell with its noise at this site."""
         return self.on_state if site == "state" and self.on_state is not None else self
 
+    @property
+    def masks(self) -> bool:
+        """Whether a mask can be on what the gates read, because the carry, if any, is separate."""
+        return self.code is not None and (self.slots == 1 or self.carry)
+
     def load(self) -> Callable[..., Any]:
         """The class."""
         try:

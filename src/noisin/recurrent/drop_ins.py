@@ -201,3 +201,41 @@ def given_noise(
     for layer in used:
         checks.require_finite(name, entered[layer])
     return entered
+
+
+def read_mask(name: str, mask: Any, layout: Layout, layers: int, size: int, like: Tensor) -> Tensor:
+    """A caller's mask on what the recurrence reads, ``(layers, *lead, size)``, finite."""
+    checks.require_noise_tensor(name, mask, like, "read_mask", "factors")
+    batch = (layout.N,) if layout.batched else ()
+    expected = [(layers, T, *batch, size) for T in (layout.T, 1)]
+    if mask.shape not in expected:
+        raise InvalidValue(
+            f"{name}: expected read_mask of shape {expected[0]}, or {expected[1]} for one mask per "
+            f"sequence, got {tuple(mask.shape)}. It is (num_layers · num_directions, T, N, H_out), "
+            f"whatever batch_first is, without N for unbatched input."
+        )
+    entered = layout.enter_steps(mask.expand(expected[0]))
+    checks.require_finite(name, mask if layout.packed is None else entered, "read_mask")
+    return entered
+
+
+def given_weights(name: str, weights: Any, own: Mapping[str, Tensor]) -> None:
+    """Raise unless a caller's weights are tensors that can stand in for parameters."""
+    if not isinstance(weights, Mapping):
+        raise InvalidType(
+            f"{name}: weights must be a mapping from names of parameters to tensors, got "
+            f"{type(weights).__name__}. Pass, for example, {{'weight_hh_l0': w}}."
+        )
+    for key, value in weights.items():
+        if key not in own:
+            raise InvalidValue(
+                f"{name}: weights has {key!r:.60}, expected names of parameters: {', '.join(own)}."
+            )
+        require_tensors(name, **{key: value})
+        like = own[key]
+        found = (tuple(value.shape), value.dtype, value.device)
+        if found != (tuple(like.shape), like.dtype, like.device):
+            raise InvalidValue(
+                f"{name}: expected a {key} of shape {tuple(like.shape)}, {like.dtype} and on "
+                f"{like.device}, as the parameter, got {found[0]}, {found[1]} and on {found[2]}."
+            )

@@ -39,7 +39,7 @@ from noisin.recurrent.cell import CELLS, CellSpec
 from noisin.recurrent.functional import States
 from noisin.recurrent.injection import Site, _setting, warn_of_growth
 from noisin.recurrent.layout import Layout
-from noisin.recurrent.stack import Input, NoisyStack
+from noisin.recurrent.stack import Input, NoisyStack, _Pass
 
 
 class RNN(NoisyStack, nn.RNN):
@@ -79,25 +79,26 @@ class RNN(NoisyStack, nn.RNN):
         if self.nonlinearity != "sigmoid":
             return super()._clean_forward(input, hx)
         layout = Layout.of(input, self.batch_first)
-        return self._run(input, hx, layout, (), self._drawn(layout))
+        return self._run(input, hx, _Pass(layout, (), self._drawn(layout), self.all_weights))
 
     def _kernel(
-        self, first: int, last: int, x: Tensor, layout: Layout, state: States
+        self, first: int, last: int, x: Tensor, state: States, run: _Pass
     ) -> tuple[Tensor, States]:
         """Torch has no sigmoid kernel, but tanh serves: ``σ(a) = (1 + tanh(a/2))/2``.
 
         With ``h = (1 + u)/2``, u has the weights W/2 and U/4 and the bias ``b/2 + U·1/4``.
         """
         if self.nonlinearity != "sigmoid":
-            return super()._kernel(first, last, x, layout, state)
+            return super()._kernel(first, last, x, state, run)
         weights = []
         for d in range(self._directions):
-            w = self._weights(first * self._directions + d)
+            w = self._weights(run, first * self._directions + d)
             b = w.w_hh.sum(dim=1) / 4
             if w.b_ih is not None and w.b_hh is not None:
                 b = b + (w.b_ih + w.b_hh) / 2
             weights += [w.w_ih / 2, w.w_hh / 4, b, torch.zeros_like(b)]
-        u, (u_n,) = self._call_kernel("rnn_tanh", x, layout, (2 * state[0] - 1,), weights, True, 1)
+        start = (2 * state[0] - 1,)
+        u, (u_n,) = self._call_kernel("rnn_tanh", x, run.layout, start, weights, True, 1)
         return (1 + u) / 2, ((1 + u_n) / 2,)
 
 

@@ -137,7 +137,8 @@ def arguments() -> dict[str, Any]:
     gates, eps, u = torch.rand(S, 4 * H), torch.rand(S, H), torch.rand(4 * H, H)
     state = [torch.rand(N, H), torch.rand(N, H)]
     return {
-        "plan": PLAN, "gates": gates, "w_hh": u, "_": None, "eps": eps, "state": state,
+        "plan": PLAN, "gates": gates, "w_hh": u, "_": None, "eps": eps, "mask": None,
+        "state": state,
         "z": torch.rand(S, H), "carries": torch.rand(S, H), "d_z": torch.rand(S, H),
         "d_state": [torch.rand(N, H), torch.rand(N, H)],
     }  # fmt: skip

@@ -30,6 +30,7 @@ def forward(
     w_hh: Tensor,
     w_hr: Tensor | None,
     eps: Tensor,
+    mask: Tensor | None,
     state: list[Tensor],
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
@@ -46,7 +47,8 @@ def forward(
     for i, t in enumerate(plan.order):
         rows, n = plan.rows(t), plan.sizes[t]
         gate, before = gates[rows], plan.before(i, z, z0)
-        gate[:, -cell.recurrent * H :].addmm_(before, w_hh.t())
+        read = before if mask is None else before * mask[rows]
+        gate[:, -cell.recurrent * H :].addmm_(read, w_hh.t())
         h = _activate(plan.cell, gate, before if carry is None else carry[:n], H)
         if carries is not None:
             carries[rows] = carry[:n]  # type: ignore[index]
@@ -90,6 +92,7 @@ def backward(
     w_hh: Tensor,
     w_hr: Tensor | None,
     eps: Tensor,
+    mask: Tensor | None,
     state: list[Tensor],
     z: Tensor,
     carries: Tensor | None,
@@ -127,6 +130,8 @@ def backward(
                 torch.mul(d_h, gates[rows, 2 * H : 3 * H], out=d_carry[:n])
         recurrent = d_gates[rows, -cell.recurrent * H :]
         torch.mm(recurrent, w_hh, out=d_before[:n])
+        if mask is not None:
+            d_before[:n].mul_(mask[rows])
         if cell.name == "gru" and not cell.carry:
             d_before[:n].addcmul_(d_h, gates[rows, 2 * H : 3 * H])
     return d_gates, d_projected

@@ -16,11 +16,14 @@ from noisin.recurrent.functional import States, Weights
 from noisin.recurrent.kernels.plan import Plan
 
 
-def run(plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights) -> tuple[Tensor, States]:
+def run(
+    plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None = None
+) -> tuple[Tensor, States]:
     """All z as rows ``(S, H)``, and the final state: ``(z,)`` or ``(z, carry)``."""
     sizes = list(plan.sizes)
     assert plan.cell.step is not None
     transition = partial(plan.cell.step, w=w)
-    step = functional.noisy(transition, torch.split(eps, sizes), plan.mode)
+    masks = None if mask is None else torch.split(mask, sizes)
+    step = functional.noisy(transition, torch.split(eps, sizes), plan.mode, masks)
     zs, final = functional.scan(step, torch.split(w.project(x), sizes), state, plan.reverse)
     return torch.cat(zs), final
