@@ -186,7 +186,7 @@ class Model(nn.Module):
 @pytest.mark.parametrize("training", [True, False])
 def test_script_is_refused(training: bool) -> None:
     model = nn.Sequential(Case("lstm").make()).train(training)
-    with pytest.raises(Unsupported, match="torch.jit.script cannot hold noise"):
+    with pytest.raises(Unsupported, match="torch.jit.script cannot contain noise"):
         torch.jit.script(model)
     assert type(model[0]) is noisin.LSTM
     with pytest.raises(Unsupported, match="torch.jit.script"):

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin._util import arguments, checks
+from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.base import require_likelihood
@@ -197,7 +197,7 @@ def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> T
     _check_transition(z, f, noise)
     if mode == "additive":
         return noise.log_prob(z - f).sum(-1)
-    if checks.values_known(f) and (f == 0).any():
+    if torch_state.values_known(f) and (f == 0).any():
         units = (f == 0).reshape(-1, f.shape[-1]).any(0).nonzero().flatten().tolist()
         shown = ", ".join(map(str, units[:5])) + (", ..." if len(units) > 5 else "")
         raise InvalidValue(

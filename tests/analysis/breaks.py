@@ -5,6 +5,8 @@ likelihoods and weights. None touches a figure that a claim reports.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +19,8 @@ from noisin.analysis import curves, toys
 from noisin.analysis.claims import dropout
 from noisin.noise.family import Family
 from noisin.recurrent import functional
-from noisin.recurrent.injection import Injected
+from noisin.recurrent.cell import CELLS
+from noisin.recurrent.injection import Injected, Injection
 from noisin.recurrent.layout import Layout
 from noisin.recurrent.stack import NoisyStack
 from noisin.regularizers import DropoutLSTMCell, Masks
@@ -37,6 +40,20 @@ def wrapped(owner: Any, name: str, change: Callable[..., Any]) -> Break:
     def apply(patch: Patch) -> None:
         part = getattr(owner, name)
         patch.setattr(owner, name, lambda *args, **kwargs: change(part, *args, **kwargs))
+
+    return apply
+
+
+def stepping(name: str, change: Callable[..., Any]) -> Break:
+    """A transition function, changed wherever it is called."""
+
+    def apply(patch: Patch) -> None:
+        part = getattr(functional, name)
+        wrapped(functional, name, change)(patch)
+        for cell, spec in CELLS.items():
+            if getattr(spec.step, "func", spec.step) is part:
+                step = partial(change, spec.step)
+                patch.setitem(CELLS, cell, replace(spec, step=step))
 
     return apply
 
@@ -112,8 +129,8 @@ def _first_layer_off(emit: Any, self: Any, first: int, last: int, *rest: Any) ->
     return (1.25 * z if last == 0 else z), final
 
 
-def _fed_back(configure: Any, self: Any, **settings: Any) -> None:
-    configure(self, **{**settings, "feedback": True})
+def _fed_back(configure: Any, self: Any, injection: Injection) -> None:
+    configure(self, replace(injection, feedback=True))
 
 
 off_centre = replaced(functional, "inject", _off_centre)
@@ -127,10 +144,8 @@ first_layer_off = wrapped(NoisyStack, "_emit", _first_layer_off)
 fresh_where_shared = wrapped(
     Layout, "hold", lambda _, self, x: torch.stack([x[torch.randperm(len(x))] for _ in self.sizes])
 )
-elman_off = wrapped(
-    functional, "elman", lambda f, gates, state, w, activation: f(1.5 * gates, state, w, activation)
-)
-lstm_off = wrapped(functional, "lstm", lambda f, gates, state, w: f(1.2 * gates, state, w))
+elman_off = stepping("elman", lambda f, gates, *rest, **named: f(1.5 * gates, *rest, **named))
+lstm_off = stepping("lstm", lambda f, gates, *rest, **named: f(1.2 * gates, *rest, **named))
 curved_affine = wrapped(toys.Affine, "forward", lambda f, self, x, z: f(self, x, z).tanh())
 
 

@@ -12,6 +12,7 @@ from torch import nn
 import noisin
 from noisin import noise
 from noisin.errors import InvalidType, InvalidValue
+from noisin.recurrent.injection import Injection
 from tests.cases import F, H
 
 
@@ -48,8 +49,14 @@ def test_a_gru_with_noise_on_its_state_warns() -> None:
         ({"mode": "sum"}, InvalidValue, "mode must be 'multiplicative' or 'additive', got 'sum'"),
         ({"feedback": "no"}, InvalidValue, "feedback must be True or False, got 'no'"),
         ({"feedback": 1}, InvalidValue, "feedback must be True or False, got 1"),
-        ({"noisy_layers": "first"}, InvalidValue, "noisy_layers must be 'all' or 'last' or 'none'"),
-        ({"noisy_layers": [0]}, InvalidValue, r"got \[0\]"),
+        (
+            {"noisy_layers": "first"},
+            InvalidValue,
+            "must be 'all' or 'last', .*'first'",
+        ),
+        ({"noisy_layers": "none"}, InvalidValue, "must be 'all' or 'last', .*'none'"),
+        ({"noisy_layers": [True]}, InvalidValue, r"such as \[0, 1\], got \[True\]"),
+        ({"noisy_layers": [0, 2]}, InvalidValue, r"must be in 0 ... 1, .* got \[0, 2\]"),
         ({"share": "batch"}, InvalidValue, "share must be 'step' or 'sequence'"),
         ({"generator": 3}, InvalidType, r"Generator\(\).manual_seed\(3\)"),
         ({"noise": noise.Gaussian}, InvalidType, "Pass an instance"),
@@ -130,3 +137,28 @@ def test_a_state_of_another_dtype() -> None:
     for wrong in (h.double(), h.long()):
         with pytest.raises(InvalidType, match="expected an initial state of torch.float32"):
             noisin.GRU(F, H, noise=noise.Gaussian(1.0))(torch.zeros(5, 2, F), wrong)
+
+
+def test_noise_on_some_layers_by_number() -> None:
+    rnn = noisin.LSTM(F, H, 3, noise=noise.Gaussian(0.5), noisy_layers=[2, 0])
+    assert rnn.noisy_layers == (0, 2)
+    eps = rnn.sample_eps(torch.zeros(5, 2, F))
+    assert [bool(layer.any()) for layer in eps] == [True, False, True]
+    clean = noisin.LSTM(F, H, noise=noise.Gaussian(0.5), noisy_layers=())
+    noisin.set_noise(clean, noise.Gaussian(0.9))
+    x = torch.randn(5, 2, F)
+    assert torch.equal(clean(x)[0], clean(x)[0])
+
+
+def test_settings_are_attributes_that_can_be_changed_and_are_checked() -> None:
+    rnn = noisin.GRU(F, H, 2, noise=noise.Gaussian(0.5))
+    rnn.noise, rnn.noise_mode, rnn.feedback = noise.Laplace(0.1), "additive", False
+    rnn.share, rnn.noisy_layers, rnn.site = "sequence", "last", "state"
+    generator = rnn.generator = torch.Generator()
+    assert rnn.injection == Injection(
+        noise.Laplace(0.1), "additive", False, "last", "sequence", "state", generator
+    )
+    for name, wrong in (("noise", 0.5), ("noise", [None]), ("noisy_layers", [2]), ("share", "x")):
+        with pytest.raises(noisin.errors.NoisinError):
+            setattr(rnn, name, wrong)
+    assert rnn.noise == noise.Laplace(0.1)

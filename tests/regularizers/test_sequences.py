@@ -14,6 +14,7 @@ from noisin.errors import InvalidValue
 from noisin.models import CELLS, Dropout, Dropouts
 from noisin.models.layer import Layer
 from noisin.recurrent.functional import inject
+from noisin.recurrent.injection import Injection
 from noisin.regularizers import DropoutLSTMCell, Masks
 from tests import oracle, stats
 
@@ -21,7 +22,7 @@ T, N, F, H = 5, 3, 4, 6
 
 
 def layer(cell: str, p: float, locked: bool = False, **settings: Any) -> Layer:
-    return Layer(cell, F, H, Dropout(p, locked), **settings).double()
+    return Layer(cell, F, H, Dropout(p, locked), Injection(**settings)).double()
 
 
 @pytest.mark.parametrize("locked", [False, True])

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 from torch.fx import Proxy  # stands for a tensor while torch.fx traces a model
 
 from noisin._util import arguments
+from noisin._util.torch_state import autocasting, compiling, values_known
 from noisin._util.wording import shown
 from noisin.errors import InvalidType, InvalidValue
 
@@ -73,33 +74,26 @@ def require_module(where: str, model: object) -> None:
         )
 
 
-def require_noise_tensor(name: str, eps: object, like: Tensor | None = None) -> None:
-    """Raise unless ``eps`` is a tensor that can hold noise, and be moved to where ``like`` is."""
+def require_noise_tensor(
+    name: str, eps: object, like: Tensor | None = None, what: str = "eps", of: str = "centred noise"
+) -> None:
+    """Raise unless ``eps`` is a floating-point tensor that can be moved to where ``like`` is."""
     if not isinstance(eps, Tensor) or eps.dtype not in FLOATS or eps.layout != torch.strided:
         got = type(eps).__name__
         if isinstance(eps, Tensor):
             got = f"a tensor of {eps.dtype if eps.layout == torch.strided else eps.layout}"
-        raise InvalidType(
-            f"{name}: eps must be a floating-point tensor of centred noise, got {got}."
-        )
+        raise InvalidType(f"{name}: {what} must be a floating-point tensor of {of}, got {got}.")
     if eps.is_meta and like is not None and not like.is_meta:
         raise InvalidValue(
-            f"{name}: eps is on the meta device and has no values. Make it on {like.device}."
+            f"{name}: {what} is on the meta device and has no values. Make it on {like.device}."
         )
 
 
-def values_known(x: Tensor) -> bool:
-    """Whether Python may look at values: not while a function is traced or transformed."""
-    if torch.compiler.is_compiling():  # first, for the compiler cannot trace the question below
-        return False
-    return not (x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x))
-
-
-def require_finite(name: str, eps: Tensor) -> None:
-    """Raise where noise that will be used holds NaN or infinity."""
+def require_finite(name: str, eps: Tensor, what: str = "eps") -> None:
+    """Raise where noise, or another factor, that will be used contains NaN or infinity."""
     if values_known(eps) and not eps.isfinite().all():
         raise InvalidValue(
-            f"{name}: eps holds NaN or infinity at steps that are used. Pass finite noise."
+            f"{name}: {what} contains NaN or infinity at steps that are used. Pass finite values."
         )
 
 
@@ -133,7 +127,7 @@ def takes(function: Callable[..., object], count: int) -> bool:
     The compiler cannot trace the question.
     """
     called = function.forward if isinstance(function, nn.Module) else function
-    return torch.compiler.is_compiling() or arguments.takes(called, count)
+    return compiling() or arguments.takes(called, count)
 
 
 def require_real(where: str, **tensors: object) -> None:
@@ -170,7 +164,7 @@ def require_one_kind(where: str, **tensors: Tensor | None) -> None:
     """Raise unless all tensors that are given have one dtype, or autocast, and one device."""
     require_one_device(where, **tensors)
     dtypes = {name: value.dtype for name, value in tensors.items() if isinstance(value, Tensor)}
-    if len(set(dtypes.values())) > 1 and not torch._C._is_any_autocast_enabled():
+    if len(set(dtypes.values())) > 1 and not autocasting():
         got = ", ".join(f"{name} of {dtype}" for name, dtype in dtypes.items())
         raise InvalidType(
             f"{where}: expected tensors of one dtype, got {got}. Convert them: .to()."

@@ -23,11 +23,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from noisin._util import arguments, checks
+from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidValue
 from noisin.likelihoods import Categorical, Likelihood, Poisson
 from noisin.likelihoods.base import require_likelihood
-from noisin.likelihoods.linear import transforming
 from noisin.noise import Noise
 from noisin.noise.base import require_noise
 from noisin.recurrent.functional import Mode, inject
@@ -276,7 +275,7 @@ def _chunks(
 
 def checkpointed(function: Callable[..., Tensor], *args: Tensor | None) -> Tensor:
     """Call a function whose intermediate values are computed again for the backward pass."""
-    if not torch.is_grad_enabled() or transforming():  # torch.func cannot recompute
+    if not torch.is_grad_enabled() or torch_state.transforming():  # torch.func cannot recompute
         return function(*args)
     result: Tensor = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False)
     return result

@@ -166,13 +166,14 @@ def _noise_at_zero(model: nn.Module) -> Iterator[list[tuple[Tensor, float]]]:
         return None if law is None else _Zero(law.variance, drawn)
 
     modules = injected_modules(model)
-    before = [module.noise for module in modules]
+    before = [module.injection for module in modules]
     try:
-        for module, law in zip(modules, before, strict=True):
-            many = isinstance(law, tuple)
-            module.noise = tuple(map(stand_in, law)) if many else stand_in(law)  # type: ignore[arg-type]
+        for module, injection in zip(modules, before, strict=True):
+            law = injection.noise
+            zeros = tuple(map(stand_in, law)) if isinstance(law, tuple) else stand_in(law)
+            module.injection = injection.with_unchecked_noise(zeros)
         with as_training(model, False), noise_on(model):
             yield drawn
     finally:
-        for module, law in zip(modules, before, strict=True):
-            module.noise = law
+        for module, injection in zip(modules, before, strict=True):
+            module.injection = injection

@@ -23,7 +23,6 @@ from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
 from noisin.recurrent.convert import NOISY
 from noisin.recurrent.functional import States
 from noisin.recurrent.injection import as_training
-from noisin.recurrent.layout import Layout
 from noisin.recurrent.stack import NoisyStack
 
 Kind = Literal["rnn", "cell"]
@@ -106,10 +105,10 @@ def _of_stack(stack: NoisyStack, run: Callable[[], Any]) -> list[Trajectory]:
     emit = stack._emit
 
     def recorded(
-        first: int, last: int, x: Tensor, layout: Layout, state: States, noise: Any
+        first: int, last: int, x: Tensor, state: States, run: Any
     ) -> tuple[Tensor, States]:
         stream = torch.get_rng_state()
-        z, final = emit(first, last, x, layout, state, noise)
+        z, final = emit(first, last, x, state, run)
         emissions.append(_Emission(first, last, x, z, stream))
         return z, final
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from noisin._util import checks
+from noisin._util import checks, torch_state
 from noisin.errors import InvalidType, InvalidValue
 
 
@@ -118,7 +118,7 @@ class Checked(Likelihood):
                 + ", one x for each law that s describes. Reshape or expand x."
             )
         checks.require_one_device(name, s=s, x=x)
-        if checks.values_known(x) and not (ok := self._supports(x, s)).all():
+        if torch_state.values_known(x) and not (ok := self._supports(x, s)).all():
             raise InvalidValue(
                 f"{name}: x must be {self.support}, got {x[~ok][0].item()} with s of shape "
                 f"{tuple(s.shape)}. {self.advice}"

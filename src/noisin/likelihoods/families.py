@@ -45,7 +45,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from noisin._util import checks
+from noisin._util import checks, torch_state
 from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods.base import Checked, float_dtype, wide
 from noisin.likelihoods.base import Likelihood as Likelihood
@@ -214,7 +214,7 @@ class Poisson(Checked):
         """Draw counts, in the dtype of s."""
         self._check_draw(s, generator)
         rate = wide(s.detach()).exp()
-        if checks.values_known(rate) and not (rate <= LARGEST_RATE).all():
+        if torch_state.values_known(rate) and not (rate <= LARGEST_RATE).all():
             raise InvalidValue(
                 f"likelihoods.Poisson: cannot draw counts at the rate exp(s) = {rate.max():.3g}, "
                 f"expected at most {LARGEST_RATE:.3g} (s below 43). Check the scale of s."

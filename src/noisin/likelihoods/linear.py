@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd import Function, forward_ad
+from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
-from noisin._util import arguments, checks
+from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidValue
 from noisin.likelihoods import Categorical
 from noisin.likelihoods._chunked import Prediction
@@ -55,7 +55,7 @@ def linear_nll(
     logits = z.detach().new_zeros(()).expand(len(x), V.shape[1])  # in shape and dtype alone
     Categorical()._check(logits, x)
     x = x.long()
-    if torch.compiler.is_compiling() or transforming() or _differentiating_forward():
+    if _composes():
         nll = _composed(z, V, bias, x, chunk_size, reduction)
     else:
         z, V, bias = _as_autocast(z, V, bias)
@@ -101,7 +101,11 @@ class _LinearNLL(Function):
         chunk_size, reduction = ctx.options
         needed = ctx.needs_input_grad[:3]
         gradients, ctx.gradients = ctx.gradients, None
-        if torch.is_grad_enabled() or transforming() or _is_batched(grad):
+        if (
+            torch.is_grad_enabled()
+            or torch_state.transforming()
+            or torch_state.batched_by_autograd(grad)
+        ):
             gradients = _composed_gradients(grad, needed, z, V, bias, x, chunk_size, reduction)
         elif gradients is None:
             weight = _weight(grad, len(z), reduction)
@@ -139,7 +143,7 @@ def _composed(
 
     recompute = partial(checkpoint, nll, use_reentrant=False, preserve_rng_state=False)
     chunks = map(
-        nll if transforming() else recompute,  # torch.func cannot recompute
+        nll if torch_state.transforming() else recompute,  # torch.func cannot recompute
         torch.split(z, chunk_size),
         torch.split(x, chunk_size),
     )
@@ -161,31 +165,21 @@ def _composed_gradients(
 
 def _as_autocast(z: Tensor, V: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """In the dtype in which autocast would take the product; it leaves float64 alone."""
-    if not torch.is_autocast_enabled(z.device.type):
-        return z, V, bias
-    dtype = torch.get_autocast_dtype(z.device.type)
 
     def cast(t: Tensor) -> Tensor:
-        return t if t.dtype == torch.float64 else t.to(dtype)
+        dtype = torch_state.autocast_dtype(t)
+        return t if dtype is None else t.to(dtype)
 
     return cast(z), cast(V), None if bias is None else cast(bias)
 
 
-def transforming() -> bool:
-    """Whether torch.func is at work."""
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._functorch.peek_interpreter_stack() is not None
-
-
-def _is_batched(grad: Tensor) -> bool:
-    """Whether ``is_grads_batched`` is at work, which is not torch.func's vmap."""
-    return torch._C._functorch.is_legacy_batchedtensor(grad)
-
-
-def _differentiating_forward() -> bool:
-    """Whether dual numbers are about, whose tangents our Function would drop."""
-    return forward_ad._current_level >= 0
+def _composes() -> bool:
+    """Whether torch needs to see single operations, which our Function would hide."""
+    return (
+        torch_state.compiling()
+        or torch_state.transforming()
+        or torch_state.differentiating_forward()
+    )
 
 
 def _check_linear(

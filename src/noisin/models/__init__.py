@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from noisin.models.language import PRESETS as PRESETS
     from noisin.models.language import LanguageModel as LanguageModel
     from noisin.models.language import detach as detach
-    from noisin.models.layer import CELLS as CELLS
     from noisin.models.sequence import SequenceModel as SequenceModel
+    from noisin.recurrent.cell import CELLS as CELLS
     from noisin.regularizers.sequences import Dropout as Dropout
     from noisin.regularizers.sequences import Dropouts as Dropouts
 
@@ -32,7 +32,7 @@ _HOMES = {
     "generate": "generation",
     **dict.fromkeys(("Dense", "Linear"), "heads"),
     **dict.fromkeys(("PRESETS", "LanguageModel", "detach"), "language"),
-    "CELLS": "layer",
+    "CELLS": ".recurrent.cell",
     "SequenceModel": "sequence",
     **dict.fromkeys(("Dropout", "Dropouts"), ".regularizers.sequences"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noisin._util import checks
+from noisin._util import checks, torch_state
 from noisin.errors import InvalidValue
 
 
@@ -29,7 +29,7 @@ class Words(nn.Embedding):
                 f"{tuple(x.shape)} of {x.dtype}. Time comes first; for one sequence use "
                 f"x.unsqueeze(1)."
             )
-        if x.device.type == "cpu" and checks.values_known(x):
+        if x.device.type == "cpu" and torch_state.values_known(x):
             low, high = (int(value) for value in x.aminmax())
             if low < 0 or high >= self.num_embeddings:
                 raise InvalidValue(

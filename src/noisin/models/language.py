@@ -8,7 +8,7 @@ are the same class with the same parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -18,11 +18,12 @@ from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue
 from noisin.models.encoders import Words
 from noisin.models.heads import Linear
-from noisin.models.layer import CELLS, Layer
+from noisin.models.layer import Layer
 from noisin.models.sequence import SequenceModel
 from noisin.noise import Noise
+from noisin.recurrent.cell import CELLS
 from noisin.recurrent.functional import Mode, Share
-from noisin.recurrent.injection import Site
+from noisin.recurrent.injection import Injection, NoisyLayers, Site
 from noisin.regularizers.sequences import Dropout, Dropouts
 from noisin.regularizers.terms import Term
 
@@ -79,7 +80,7 @@ class LanguageModel(SequenceModel):
         noise: Noise | Sequence[Noise | None] | None = None,
         mode: Mode = "multiplicative",
         feedback: bool = True,
-        noisy_layers: Literal["all", "last"] = "all",
+        noisy_layers: NoisyLayers = "all",
         share: Share = "step",
         site: Site = "read",
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
@@ -90,13 +91,13 @@ class LanguageModel(SequenceModel):
         _check_sizes(num_words=num_words, hidden_size=hidden_size, num_layers=num_layers)
         embedding_size = hidden_size if embedding_size is None else embedding_size
         _check_sizes(embedding_size=embedding_size)
-        _check_choices(cell, tied, noisy_layers, site, dropout)
-        checks.require_generator("LanguageModel", generator)
+        _check_choices(cell, tied, site, dropout)
+        injection = Injection(
+            noise, mode, feedback, noisy_layers, share, site, generator, owner="LanguageModel"
+        )
+        injection.require_layers(num_layers)
         self.generator = generator
-        settings: dict[str, Any] = {} if cell != "gru" else {"site": site}
-        settings |= {"mode": mode, "feedback": feedback, "share": share, "generator": generator}
         sizes = _sizes(embedding_size, hidden_size, num_layers, tied)
-        laws = _per_layer(noise, num_layers, noisy_layers)
         with torch.random.fork_rng(devices=[]):  # torch's own initialisation is not ours
             self.embedding = Words(num_words, embedding_size)
             self.layers = nn.ModuleList(
@@ -105,8 +106,7 @@ class LanguageModel(SequenceModel):
                     sizes[k],
                     sizes[k + 1],
                     Dropout(dropout.recurrent, dropout.locked, generator),
-                    **settings,
-                    **laws[k],
+                    injection.of_layer(k, num_layers),
                 )
                 for k in range(num_layers)
             )
@@ -168,32 +168,14 @@ def _sizes(embedding_size: int, hidden_size: int, num_layers: int, tied: bool) -
     return [embedding_size, *[hidden_size] * (num_layers - 1), last]
 
 
-def _per_layer(noise: Any, num_layers: int, noisy_layers: str) -> list[dict[str, Any]]:
-    """The noise of each layer and its placement."""
-    if not isinstance(noise, list | tuple):
-        clean = num_layers - 1 if noisy_layers == "last" else 0
-        return [
-            {"noise": noise, "noisy_layers": "none" if k < clean else "all"}
-            for k in range(num_layers)
-        ]
-    if len(noise) != num_layers or noisy_layers != "all":
-        raise InvalidValue(
-            f"LanguageModel: noise given per layer needs {num_layers} entries (num_layers) and "
-            f"noisy_layers='all', got {len(noise)} and {noisy_layers!r}. Use None for a layer "
-            f"without noise."
-        )
-    return [{"noise": law} for law in noise]
-
-
 def _check_sizes(**sizes: object) -> None:
     for name, value in sizes.items():
         arguments.whole(f"LanguageModel: {name}", value)
 
 
-def _check_choices(cell: str, tied: bool, noisy_layers: str, site: str, dropout: Dropouts) -> None:
+def _check_choices(cell: str, tied: bool, site: str, dropout: Dropouts) -> None:
     checks.one_of("LanguageModel: cell", cell, tuple(CELLS))
     checks.one_of("LanguageModel: tied", tied, (True, False))
-    checks.one_of("LanguageModel: noisy_layers", noisy_layers, ("all", "last"))
     if cell != "gru":
         checks.one_of("LanguageModel: site, of a cell that is no GRU,", site, ("read",))
     if not isinstance(dropout, Dropouts):

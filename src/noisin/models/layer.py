@@ -8,9 +8,9 @@ same parameters whatever its dropout is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -18,34 +18,12 @@ from torch import Generator, Tensor, nn
 from noisin._util import checks
 from noisin.errors import Unsupported
 from noisin.recurrent import drop_ins, functional
+from noisin.recurrent.cell import CELLS
 from noisin.recurrent.functional import States, Weights
+from noisin.recurrent.injection import Injection
 from noisin.recurrent.layout import Layout
-from noisin.recurrent.modules import GRU, LSTM, RNN
 from noisin.recurrent.stack import NoisyStack
 from noisin.regularizers.sequences import Dropout
-
-
-class Cell(NamedTuple):
-    """A kind of cell: its module, and its transition ``(gates_x, state, w) -> state``."""
-
-    module: Callable[..., NoisyStack]
-    transition: Callable[..., States]
-
-
-def _elman(nonlinearity: str) -> Cell:
-    return Cell(
-        partial(RNN, nonlinearity=nonlinearity),
-        partial(functional.elman, activation=nonlinearity),
-    )
-
-
-CELLS: Mapping[str, Cell] = {
-    "lstm": Cell(LSTM, functional.lstm),
-    "gru": Cell(GRU, functional.gru),
-    "elman-tanh": _elman("tanh"),
-    "elman-sigmoid": _elman("sigmoid"),
-    "elman-relu": _elman("relu"),
-}
 
 
 class Layer(nn.Module):
@@ -55,15 +33,19 @@ class Layer(nn.Module):
         cell: one of :data:`CELLS`.
         input_size, hidden_size: its sizes.
         dropout: of the ``h_{t-1}`` that the recurrence reads; carry and memory stay whole.
-        settings: of the noise, as in :mod:`noisin.recurrent.modules`.
+        injection: of the noise.
     """
 
     def __init__(
-        self, cell: str, input_size: int, hidden_size: int, dropout: Dropout, **settings: Any
+        self, cell: str, input_size: int, hidden_size: int, dropout: Dropout, injection: Injection
     ) -> None:
         super().__init__()
         self.cell = cell
-        self.rnn: nn.RNNBase = CELLS[cell].module(input_size, hidden_size, **settings)
+        spec = CELLS[cell]
+        rnn = spec.load()(input_size, hidden_size, **spec.arguments)
+        rnn._configure(injection)
+        rnn._warn_of_risks()
+        self.rnn: nn.RNNBase = rnn
         self.dropout = dropout
         if dropout.p:
             self._check_carry()
@@ -90,7 +72,7 @@ class Layer(nn.Module):
 
     def _loop(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         H, w = self.rnn.hidden_size, Weights(*self.rnn.all_weights[0])
-        transition = partial(CELLS[self.cell].transition, w=w)
+        transition = partial(CELLS[self.cell].step, w=w)  # type: ignore[arg-type, misc]
         masks = self.dropout.mask(x, H)
         inject = self._injection(x)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Generator, Tensor, nn
 
+from noisin._util import torch_state
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise import Noise
 
@@ -49,7 +49,7 @@ class Stochastic(nn.Module):
     def _draw(self, noise: Noise, shape: Sequence[int], like: Tensor) -> Tensor:
         # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams
         # but cannot know of this one: the recomputed noise would not be the noise of the forward.
-        if self.generator is not None and torch._C._current_graph_task_id() != -1:
+        if self.generator is not None and torch_state.in_backward():
             raise Unsupported(
                 f"{type(self).__name__}: gradient checkpointing recomputes the forward pass, and "
                 f"would draw other noise from the generator given. Leave generator=None (torch's "

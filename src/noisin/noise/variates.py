@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
+from noisin._util import torch_state
+
 
 @dataclass(frozen=True)
 class Variates:
@@ -48,13 +50,10 @@ class Variates:
     @property
     def is_plain(self) -> bool:
         """Whether draws are tensors on the CPU with values: not traced, faked or batched."""
-        if self.device.type != "cpu" or torch.compiler.is_compiling():
+        if self.device.type != "cpu" or torch_state.compiling():
             return False
         draw = torch.rand(0, device=self.device, generator=self.generator)  # takes no random bits
-        while torch._C._functorch.is_gradtrackingtensor(draw):
-            draw = torch._C._functorch.get_unwrapped(draw)
-        wrapped = torch._C._functorch.is_functorch_wrapped_tensor(draw)
-        return type(draw) is Tensor and not wrapped and not torch._C._get_tracing_state()
+        return torch_state.plain(draw)
 
     @property
     def _by_bits(self) -> bool:

@@ -22,7 +22,7 @@ from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.functional import ACTIVATIONS, Mode, Share, State, Step, Weights
-from noisin.recurrent.injection import Injected, Site, warn_of_growth
+from noisin.recurrent.injection import Injected, Injection, Site, _setting, warn_of_growth
 
 Cell = Callable[..., State]
 
@@ -144,13 +144,15 @@ class Noisy(NoisyCell):
     ) -> None:
         super().__init__()
         checks.require_cell("Noisy", cell)
-        self._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
+        self._configure(
+            Injection(noise, mode, feedback, share=share, generator=generator, owner="Noisy")
+        )
         self.cell = cell
         self._warn_of_risks()
 
     def _warn_of_risks(self) -> None:
         if isinstance(self.cell, nn.GRUCell) and getattr(self.cell, "site", "state") == "state":
-            warn_of_growth(self, "wrap noisin.GRUCell(..., site='read')", stacklevel=4)
+            warn_of_growth(self, "wrap noisin.GRUCell(..., site='read')")
 
     def transition(self, x: Tensor, state: State = None) -> State:
         """The wrapped cell."""
@@ -185,9 +187,12 @@ class _TorchCell(NoisyCell, nn.RNNCellBase):
         generator: Generator | None = None,
         **kwargs: Any,
     ) -> None:
-        drop_ins.torch_arguments(type(self).__name__, self._torch_arguments, args, kwargs)
+        name = type(self).__name__
+        drop_ins.torch_arguments(name, self._torch_arguments, args, kwargs)
         super().__init__(*args, **kwargs)
-        self._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
+        self._configure(
+            Injection(noise, mode, feedback, share=share, generator=generator, owner=name)
+        )
 
     def extra_repr(self) -> str:
         """Torch's own line and the noise."""
@@ -236,20 +241,16 @@ class GRUCell(_TorchCell, nn.GRUCell):
     is taken for both.
     """
 
-    site: Site
+    site: Site = _setting("site")
 
     def __init__(self, *args: Any, site: Site = "state", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._choose_site(site)
-
-    def _choose_site(self, site: Site) -> None:
-        checks.one_of("GRUCell: site", site, ("read", "state"))
         self.site = site
         self._warn_of_risks()
 
     def _warn_of_risks(self) -> None:
         if self.site == "state":
-            warn_of_growth(self, "use site='read', whose state is a pair", stacklevel=5)
+            warn_of_growth(self, "use site='read', whose state is a pair")
 
     def extra_repr(self) -> str:
         """Torch's own line, the noise and its site."""

@@ -8,8 +8,9 @@ are used in two places stay what they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from torch import Generator, nn
 from torch.nn.utils import parametrize
@@ -18,9 +19,16 @@ from noisin._util import checks
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.recurrent.cells import GRUCell, LSTMCell, Noisy, RNNCell
 from noisin.recurrent.functional import Mode, Share
-from noisin.recurrent.injection import NOISE_ATTRIBUTES, Injected, Site, injected_modules
+from noisin.recurrent.injection import (
+    NOISE_ATTRIBUTES,
+    Injected,
+    Injection,
+    NoisyLayers,
+    Site,
+    injected_modules,
+)
 from noisin.recurrent.modules import GRU, LSTM, RNN
-from noisin.recurrent.stack import NoisyLayers, NoisyStack
+from noisin.recurrent.stack import NoisyStack
 
 Model = TypeVar("Model", bound=nn.Module)
 Where = str | Collection[str] | Callable[[str, nn.Module], bool]
@@ -67,21 +75,20 @@ def convert(
     LSTM(2, 3, noise=Gaussian(gamma=0.5), mode='multiplicative', feedback=False, noisy_layers='all')
     """
     checks.require_module("convert", model)
-    checks.one_of("convert: noisy_layers", noisy_layers, get_args(NoisyLayers))
-    checks.one_of("convert: site", site, ("read", "state"))
+    settings = Injection(
+        noise, mode, feedback, noisy_layers, share, site, generator, owner="convert"
+    )
     configured = []
     for name, module in _selected(model, where):
         # Try the settings on a twin, so that a refusal leaves the model as it was.
         twin = _twin(name, module)
-        twin._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
-        if isinstance(twin, NoisyStack):
-            twin._place(noisy_layers)
-        else:
+        own = replace(settings, owner=type(twin).__name__)
+        if isinstance(twin, GRUCell):
+            own = replace(own, site=getattr(module, "site", "state"))
+        twin._configure(own)
+        if not isinstance(twin, NoisyStack):
             _check_cell_settings(name, twin)
-        if isinstance(twin, GRU):
-            twin._choose_site(site)
-        elif isinstance(twin, GRUCell):
-            twin._choose_site(getattr(module, "site", "state"))
+        twin._warn_of_risks()
         configured.append((module, twin))
     if not configured:
         raise InvalidValue(
@@ -193,7 +200,6 @@ def _twin(name: str, module: nn.Module) -> Injected:
         )
     twin = ours.__new__(ours)
     twin.__dict__.update(module.__dict__)
-    twin.__dict__.pop("noisy_layers", None)  # of a conversion before, and no longer binding
     return twin
 
 

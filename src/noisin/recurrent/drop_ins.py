@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
-from noisin._util import arguments, checks
+from noisin._util import arguments, checks, torch_state
 from noisin._util.checks import require_tensors, state_parts
 from noisin.errors import InvalidType, InvalidValue
 from noisin.recurrent.layout import Layout
@@ -140,7 +140,7 @@ def _explain_input(name: str, what: str, value: object, weight: Tensor | None) -
         require_tensors(name, **{what: value})
     if weight is None or not isinstance(value, Tensor):
         return
-    if value.dtype != weight.dtype and not torch._C._is_any_autocast_enabled():
+    if value.dtype != weight.dtype and not torch_state.autocasting():
         raise InvalidType(
             f"{name}: {what} must be of {weight.dtype}, as the weights, got {value.dtype}. "
             f"Convert it: {what}.to({weight.dtype})."
@@ -165,7 +165,7 @@ def initial_state(
                 f"It is (num_layers · num_directions, N, size), without N for unbatched input. "
                 f"Pass the state of the same batch, or None for zeros."
             )
-        if part.dtype != like.dtype and not torch._C._is_any_autocast_enabled():
+        if part.dtype != like.dtype and not torch_state.autocasting():
             raise InvalidType(
                 f"{name}: expected an initial state of {like.dtype}, as the input, got "
                 f"{part.dtype}. Convert it: hx.to({like.dtype})."
@@ -201,3 +201,41 @@ def given_noise(
     for layer in used:
         checks.require_finite(name, entered[layer])
     return entered
+
+
+def read_mask(name: str, mask: Any, layout: Layout, layers: int, size: int, like: Tensor) -> Tensor:
+    """A caller's mask on what the recurrence reads, ``(layers, *lead, size)``, finite."""
+    checks.require_noise_tensor(name, mask, like, "read_mask", "factors")
+    batch = (layout.N,) if layout.batched else ()
+    expected = [(layers, T, *batch, size) for T in (layout.T, 1)]
+    if mask.shape not in expected:
+        raise InvalidValue(
+            f"{name}: expected read_mask of shape {expected[0]}, or {expected[1]} for one mask per "
+            f"sequence, got {tuple(mask.shape)}. It is (num_layers · num_directions, T, N, H_out), "
+            f"whatever batch_first is, without N for unbatched input."
+        )
+    entered = layout.enter_steps(mask.expand(expected[0]))
+    checks.require_finite(name, mask if layout.packed is None else entered, "read_mask")
+    return entered
+
+
+def given_weights(name: str, weights: Any, own: Mapping[str, Tensor]) -> None:
+    """Raise unless a caller's weights are tensors that can stand in for parameters."""
+    if not isinstance(weights, Mapping):
+        raise InvalidType(
+            f"{name}: weights must be a mapping from names of parameters to tensors, got "
+            f"{type(weights).__name__}. Pass, for example, {{'weight_hh_l0': w}}."
+        )
+    for key, value in weights.items():
+        if key not in own:
+            raise InvalidValue(
+                f"{name}: weights has {key!r:.60}, expected names of parameters: {', '.join(own)}."
+            )
+        require_tensors(name, **{key: value})
+        like = own[key]
+        found = (tuple(value.shape), value.dtype, value.device)
+        if found != (tuple(like.shape), like.dtype, like.device):
+            raise InvalidValue(
+                f"{name}: expected a {key} of shape {tuple(like.shape)}, {like.dtype} and on "
+                f"{like.device}, as the parameter, got {found[0]}, {found[1]} and on {found[2]}."
+            )

@@ -92,11 +92,19 @@ def inject(h: Tensor, eps: Tensor, mode: Mode) -> Tensor:
 
 
 def noisy(
-    transition: Callable[[Tensor, States], States], eps: Sequence[Tensor], mode: Mode
+    transition: Callable[[Tensor, States], States],
+    eps: Sequence[Tensor],
+    mode: Mode,
+    masks: Sequence[Tensor] | None = None,
 ) -> Step:
-    """The noise-injected step ``g_W`` of Algorithm 1: ``z_t`` is emitted and carried on."""
+    """The noise-injected step ``g_W`` of Algorithm 1: ``z_t`` is emitted and carried on.
+
+    With masks, the transition reads ``z_{t-1} * m_t``; the rest of the state stays whole.
+    """
 
     def step(t: int, x: Tensor, state: States) -> tuple[Tensor, States]:
+        if masks is not None:
+            state = (state[0] * masks[t], *state[1:])
         h, *rest = transition(x, state)
         z = inject(h, eps[t].to(h.dtype), mode)  # autocast decides the dtype of h
         return z, (z, *rest)

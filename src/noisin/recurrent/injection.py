@@ -1,97 +1,189 @@
-"""The injection of noise as a property of a module, and the switches that act on all of a model's.
-
-Every noise-injected module, of ours or wrapped, is an :class:`Injected`.
-"""
+"""The injection of noise: its settings, the modules that have it, and switches for models."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from torch import Generator, nn
 
 from noisin._util import checks
 from noisin._util.checks import one_of
+from noisin._util.wording import shown
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise import Noise, validate
 from noisin.noise.sampling import Stochastic
+from noisin.recurrent.cell import Site as Site
 from noisin.recurrent.functional import Mode, Share
 
-Site = Literal["read", "state"]  # of a GRU's noise
 Noises = Noise | None | tuple[Noise | None, ...]
-NOISE_ATTRIBUTES = (
-    "noise",
-    "noise_mode",
-    "feedback",
-    "share",
-    "generator",
-    "noisy_layers",
-    "shard",
-    "site",
-    "_noise_switch",
-)
+NoisyLayers = Literal["all", "last"] | Collection[int]
+NOISE_ATTRIBUTES = ("injection", "shard", "_noise_switch")
+
+
+@dataclass(frozen=True)
+class Injection:
+    """How noise is injected into a module: the settings that all noise-injected modules share.
+
+    Attributes:
+        noise: a noise, None, or a sequence with one (or None) per layer.
+        mode: ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
+        feedback: whether the recurrence reads the noisy z (weak unbiasedness, Algorithm 1) or the
+            clean h (needed for strong unbiasedness).
+        layers: ``"all"``, ``"last"`` or the numbers of the layers that have noise. Other layers
+            stay clean, whatever the noise is.
+        share: a fresh draw per ``"step"`` (the paper), or one per ``"sequence"``.
+        site: of a GRU's noise: on what its gates ``"read"``, or on its whole ``"state"``.
+        generator: the random stream to draw from; None is torch's global one.
+        owner: the name of what is configured, for messages.
+
+    >>> Injection(layers=[2, 0]).layers
+    (0, 2)
+    """
+
+    noise: Any = None
+    mode: Mode = "multiplicative"
+    feedback: bool = True
+    layers: NoisyLayers = "all"
+    share: Share = "step"
+    site: Site = "read"
+    generator: Generator | None = None
+    owner: str = field(default="Injection", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        one_of(f"{self.owner}: mode", self.mode, get_args(Mode))
+        one_of(f"{self.owner}: feedback", self.feedback, (True, False))
+        one_of(f"{self.owner}: share", self.share, get_args(Share))
+        one_of(f"{self.owner}: site", self.site, get_args(Site))
+        checks.require_generator(self.owner, self.generator)
+        object.__setattr__(self, "noise", _checked_noise(self.noise))
+        object.__setattr__(self, "layers", self._checked_layers())
+
+    def _checked_layers(self) -> NoisyLayers:
+        layers = self.layers
+        named = isinstance(layers, str) and layers in ("all", "last")
+        if not named and not _layer_numbers(layers):
+            raise InvalidValue(
+                f"{self.owner}: noisy_layers must be 'all' or 'last', or the numbers of the layers "
+                f"with noise, such as [0, 1], got {shown(layers)}."
+            )
+        if isinstance(self.noise, tuple) and layers != "all":
+            raise InvalidValue(
+                f"{self.owner}: noise given per layer states which layers have it, so "
+                f"noisy_layers must be 'all', got {shown(layers)}. Use None for a layer without "
+                f"noise, or give it one noise."
+            )
+        return layers if named else tuple(sorted({*layers}))
+
+    def require_layers(self, num_layers: int) -> None:
+        """Raise unless the settings fit a stack of so many layers."""
+        if isinstance(self.noise, tuple) and len(self.noise) != num_layers:
+            raise InvalidValue(
+                f"{self.owner}: noise given per layer needs {num_layers} entries (num_layers), got "
+                f"{len(self.noise)}. Use None for a layer without noise."
+            )
+        if isinstance(self.layers, tuple) and self.layers and self.layers[-1] >= num_layers:
+            raise InvalidValue(
+                f"{self.owner}: noisy_layers must be in 0 ... {num_layers - 1}, the numbers of the "
+                f"layers, got {list(self.layers)}."
+            )
+
+    def laws(self, num_layers: int) -> Sequence[Noise | None]:
+        """The noise of each layer of a stack, were it to have some."""
+        return self.noise if isinstance(self.noise, tuple) else (self.noise,) * num_layers
+
+    def places(self, num_layers: int, given: bool = False) -> list[int]:
+        """The layers of a stack that have noise. Noise that is ``given`` does not need a law."""
+        layers: Collection[int] = range(num_layers)
+        if self.layers == "last":
+            layers = (num_layers - 1,)
+        elif self.layers != "all":
+            layers = self.layers
+        laws = self.laws(num_layers)
+        free = given and self.noise is None
+        return [k for k in layers if free or laws[k] is not None]
+
+    def of_layer(self, k: int, num_layers: int) -> Injection:
+        """The settings of the k-th layer where each layer is a module of its own."""
+        placed = replace(self, noise=None).places(num_layers, given=True)
+        noise = self.laws(num_layers)[k]
+        return replace(self, noise=noise, layers="all" if k in placed else ())
+
+    def with_unchecked_noise(self, noise: Any) -> Injection:
+        """The same with a stand-in that need not be centred, for an analysis."""
+        other = copy(self)
+        object.__setattr__(other, "noise", noise)
+        return other
+
+
+def _checked_noise(noise: Any) -> Noises:
+    if isinstance(noise, list | tuple):
+        return tuple(None if law is None else validate(law) for law in noise)
+    return None if noise is None else validate(noise)
+
+
+def _layer_numbers(layers: object) -> bool:
+    return isinstance(layers, list | tuple | set | frozenset | range) and all(
+        isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in layers
+    )
+
+
+def _setting(name: str) -> Any:
+    """A setting of a module's injection, as an attribute of the module."""
+
+    def read(self: Injected) -> Any:
+        return getattr(self.injection, name)
+
+    def change(self: Injected, value: Any) -> None:
+        self._configure(replace(self.injection, **{name: value}))
+
+    return property(read, change)
 
 
 class Injected(Stochastic):
-    """A module that injects noise while it trains, or whenever it is told to.
+    """A module that injects noise while it trains, or whenever it is switched on.
 
-    Attributes:
-        noise: the noise, or None; a stack of layers may hold one per layer.
-        noise_mode: ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
-        feedback: whether the recurrence reads the noisy z (weak unbiasedness, Algorithm 1) or the
-            clean h (needed for strong unbiasedness).
-        share: a fresh draw per ``"step"`` (the paper), or one per ``"sequence"``.
-        generator: the random stream to draw from; None is torch's global one.
+    ``injection`` has all settings; each can also be read and changed as an attribute.
     """
 
-    noise: Noises
-    noise_mode: Mode
-    feedback: bool
-    share: Share
+    injection: Injection
+    noise: Noises = _setting("noise")
+    noise_mode: Mode = _setting("mode")
+    feedback: bool = _setting("feedback")
+    share: Share = _setting("share")
+    generator: Generator | None = _setting("generator")
     _noise_switch: bool | None  # None follows train() and eval()
 
-    def _configure(
-        self,
-        *,
-        noise: Any,
-        mode: Mode,
-        feedback: bool,
-        share: Share,
-        generator: Generator | None,
-    ) -> None:
-        name = type(self).__name__
-        one_of(f"{name}: mode", mode, get_args(Mode))
-        one_of(f"{name}: feedback", feedback, (True, False))
-        one_of(f"{name}: share", share, get_args(Share))
-        checks.require_generator(name, generator)
-        self.noise = self._checked_noise(noise)
-        self.noise_mode = mode
-        self.feedback = feedback
-        self.share = share
-        self.generator = generator
+    def _configure(self, injection: Injection) -> None:
+        self._require(injection)
+        self.injection = injection
         self._noise_switch = self.__dict__.get("_noise_switch")
+
+    def _require(self, injection: Injection) -> None:
+        """Raise unless the module can have these settings."""
+        if isinstance(injection.noise, tuple):
+            validate(list(injection.noise))  # is not a noise, and says so
 
     def __getstate__(self) -> dict[str, Any]:
         # A switch belongs to the `with` that set it: a copy made inside must not keep it.
         return {**super().__getstate__(), "_noise_switch": None}  # type: ignore[no-untyped-call]
 
-    def _checked_noise(self, noise: Any) -> Noises:
-        return None if noise is None else validate(noise)
-
     def _warn_of_risks(self) -> None:
-        """Say what is known to go wrong with this noise; called when a module first gets some."""
+        """Warn of what is known to fail with this noise; called when a module first gets some."""
 
     def _noise_acts(self) -> bool:
         on = self.training if self._noise_switch is None else self._noise_switch
-        return on and self.noise is not None
+        return on and self.injection.noise is not None
 
     def __prepare_scriptable__(self) -> Any:
         """Refuse torch.jit.script, which would drop the noise."""
         raise Unsupported(
-            f"{type(self).__name__}: torch.jit.script cannot hold noise. To deploy the clean RNN, "
-            f"script noisin.revert(copy.deepcopy(model)), or use torch.export in eval()."
+            f"{type(self).__name__}: torch.jit.script cannot contain noise. To deploy the clean "
+            f"RNN, script noisin.revert(copy.deepcopy(model)), or use torch.export in eval()."
         )
 
     def _noise_repr(self) -> str:
@@ -133,13 +225,15 @@ def set_noise(model: nn.Module, noise: Any) -> None:
     modules = injected_modules(model)
     if not modules:
         raise InvalidValue(
-            f"set_noise: {type(model).__name__} holds no noise-injected module. "
+            f"set_noise: {type(model).__name__} contains no noise-injected module. "
             f"Convert it first: noisin.convert(model, noise=...)."
         )
-    checked = [module._checked_noise(noise) for module in modules]
-    for module, value in zip(modules, checked, strict=True):
+    changed = [replace(module.injection, noise=noise) for module in modules]
+    for module, injection in zip(modules, changed, strict=True):
+        module._require(injection)
+    for module, injection in zip(modules, changed, strict=True):
         first = module.noise is None
-        module.noise = value
+        module.injection = injection
         if first:
             module._warn_of_risks()
 

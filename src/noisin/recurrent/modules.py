@@ -16,9 +16,9 @@ Keyword-only arguments, beside torch's own:
     torch's kernel computes the states. **The returned h_n is then clean**: a classifier that reads
     h_n sees no noise, and should read the last output instead.
 ``noisy_layers``
-    ``"all"``, or ``"last"``: with ``feedback=False`` that is strong unbiasedness, ``E[z_t] = h_t``.
-    ``"none"`` is for a part of a deeper stack that has its noise elsewhere: it stays clean even
-    when ``set_noise`` gives the whole model another noise.
+    ``"all"``, ``"last"``, or the numbers of the layers with noise. With ``feedback=False``,
+    ``"last"`` is strong unbiasedness, ``E[z_t] = h_t``. Other layers stay clean even when
+    ``set_noise`` gives the whole model another noise.
 ``share``
     A fresh draw per ``"step"`` (the paper) or one per ``"sequence"``. Shared *and* fed back, noise
     is not even weakly unbiased.
@@ -35,10 +35,11 @@ from torch import Tensor, nn
 
 from noisin._util import checks
 from noisin.recurrent import drop_ins, functional
+from noisin.recurrent.cell import CELLS, CellSpec
 from noisin.recurrent.functional import States
-from noisin.recurrent.injection import Site, warn_of_growth
+from noisin.recurrent.injection import Site, _setting, warn_of_growth
 from noisin.recurrent.layout import Layout
-from noisin.recurrent.stack import Input, NoisyStack
+from noisin.recurrent.stack import Input, NoisyStack, _Pass
 
 
 class RNN(NoisyStack, nn.RNN):
@@ -71,40 +72,33 @@ class RNN(NoisyStack, nn.RNN):
         return f"{super().extra_repr()}, nonlinearity={self.nonlinearity!r}"
 
     @property
-    def _kernel_name(self) -> str:
-        return "rnn_relu" if self.nonlinearity == "relu" else "rnn_tanh"
-
-    @property
-    def _one_layer_per_kernel(self) -> bool:
-        return bool(self.nonlinearity == "sigmoid")
-
-    @property
-    def _cell(self) -> str:
-        return str(self.nonlinearity)
+    def _cell(self) -> CellSpec:
+        return CELLS[f"elman-{self.nonlinearity}"]
 
     def _clean_forward(self, input: Input, hx: Any) -> Any:
         if self.nonlinearity != "sigmoid":
             return super()._clean_forward(input, hx)
         layout = Layout.of(input, self.batch_first)
-        return self._run(input, hx, layout, (), self._drawn(layout))
+        return self._run(input, hx, _Pass(layout, (), self._drawn(layout), self.all_weights))
 
     def _kernel(
-        self, first: int, last: int, x: Tensor, layout: Layout, state: States
+        self, first: int, last: int, x: Tensor, state: States, run: _Pass
     ) -> tuple[Tensor, States]:
         """Torch has no sigmoid kernel, but tanh serves: ``σ(a) = (1 + tanh(a/2))/2``.
 
         With ``h = (1 + u)/2``, u has the weights W/2 and U/4 and the bias ``b/2 + U·1/4``.
         """
         if self.nonlinearity != "sigmoid":
-            return super()._kernel(first, last, x, layout, state)
+            return super()._kernel(first, last, x, state, run)
         weights = []
         for d in range(self._directions):
-            w = self._weights(first * self._directions + d)
+            w = self._weights(run, first * self._directions + d)
             b = w.w_hh.sum(dim=1) / 4
             if w.b_ih is not None and w.b_hh is not None:
                 b = b + (w.b_ih + w.b_hh) / 2
             weights += [w.w_ih / 2, w.w_hh / 4, b, torch.zeros_like(b)]
-        u, (u_n,) = self._call_kernel(x, layout, (2 * state[0] - 1,), weights, True, 1)
+        start = (2 * state[0] - 1,)
+        u, (u_n,) = self._call_kernel("rnn_tanh", x, run.layout, start, weights, True, 1)
         return (1 + u) / 2, ((1 + u_n) / 2,)
 
 
@@ -122,20 +116,8 @@ class LSTM(NoisyStack, nn.LSTM):
     """
 
     @property
-    def _kernel_name(self) -> str:
-        return "lstm"
-
-    @property
-    def _state_sizes(self) -> tuple[int, ...]:
-        return self._output_size, self.hidden_size
-
-    @property
-    def _fused_on_cpu(self) -> bool:
-        return self.proj_size == 0
-
-    @property
-    def _cell(self) -> str:
-        return "lstm"
+    def _cell(self) -> CellSpec:
+        return CELLS["lstm"]
 
 
 class GRU(NoisyStack, nn.GRU):
@@ -148,35 +130,21 @@ class GRU(NoisyStack, nn.GRU):
     feedback the two are the same.
     """
 
-    site: Site
+    site: Site = _setting("site")
 
     def __init__(self, *args: Any, site: Site = "read", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._choose_site(site)
-
-    def _choose_site(self, site: Site) -> None:
-        checks.one_of("GRU: site", site, ("read", "state"))
         self.site = site
         self._warn_of_risks()
 
     def _warn_of_risks(self) -> None:
         if self.site == "state":
-            warn_of_growth(self, "use site='read', which keeps the carry clean", stacklevel=5)
+            warn_of_growth(self, "use site='read', which keeps the carry clean")
 
     def extra_repr(self) -> str:
         """Torch's own line, the noise and its site."""
         return f"{super().extra_repr()}, site={self.site!r}"
 
     @property
-    def _kernel_name(self) -> str:
-        return "gru"
-
-    @property
-    def _cell(self) -> str:
-        return f"gru-{self.site}"
-
-    def _carry_in(self, state: States) -> States:
-        return state * 2 if self.site == "read" else state
-
-    def _carry_out(self, state: States) -> States:
-        return state[-1:]
+    def _cell(self) -> CellSpec:
+        return CELLS["gru"].at(self.site)

@@ -1,39 +1,56 @@
 """A stack of recurrent layers with noise: what ``RNN``, ``LSTM`` and ``GRU`` have in common.
 
-The stack is cut into spans, so that noise only occurs at the end of one. A layer whose noise is
-fed back is a span of its own, run by :mod:`noisin.recurrent.kernels`. All others are as long
-as can be and run by torch's kernel, with noise on what it emits.
+The stack is cut into spans, so that noise only occurs at the end of one. A layer whose noise is fed
+back, or whose recurrence reads through a mask, is a span by itself, run by
+:mod:`noisin.recurrent.kernels`. All other spans are as long as possible and run by torch's kernel,
+with noise on what it emits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import _VF, Generator, Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from noisin._util import checks
+from noisin._util import checks, torch_state
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional, kernels
+from noisin.recurrent.cell import CellSpec
 from noisin.recurrent.functional import Mode, Share, States, Weights
-from noisin.recurrent.injection import Injected, Noises
+from noisin.recurrent.injection import Injected, Injection, NoisyLayers, _setting
 from noisin.recurrent.kernels import Plan
 from noisin.recurrent.layout import Layout
 
-NoisyLayers = Literal["all", "last", "none"]
 Input = Tensor | PackedSequence
 # The noise of a layer, (*lead, directions · H_out), in the dtype and on the device of a tensor.
 NoiseOf = Callable[[int, Tensor], Tensor]
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """What one forward pass runs with.
+
+    ``weights`` are those of each layer and direction, as ``all_weights``; the mask is
+    ``(layers · directions, *lead, H_out)``.
+    """
+
+    layout: Layout
+    layers: Collection[int]  # that have noise
+    noise: NoiseOf
+    weights: Sequence[Sequence[Tensor]]
+    mask: Tensor | None = None
+
+
 class NoisyStack(Injected, nn.RNNBase):
     """Torch's stack of recurrent layers with noise on the hidden state of each, or of the last."""
 
-    noisy_layers: NoisyLayers
+    noisy_layers: NoisyLayers = _setting("layers")
     _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.STACK_ARGUMENTS
 
     def __init__(
@@ -47,51 +64,46 @@ class NoisyStack(Injected, nn.RNNBase):
         generator: Generator | None = None,
         **kwargs: Any,
     ) -> None:
-        drop_ins.torch_arguments(type(self).__name__, self._torch_arguments, args, kwargs)
+        name = type(self).__name__
+        drop_ins.torch_arguments(name, self._torch_arguments, args, kwargs)
         super().__init__(*args, **kwargs)
-        self._configure(noise=noise, mode=mode, feedback=feedback, share=share, generator=generator)
-        self._place(noisy_layers)
+        self._configure(
+            Injection(noise, mode, feedback, noisy_layers, share, generator=generator, owner=name)
+        )
 
-    def _place(self, noisy_layers: NoisyLayers) -> None:
-        checks.one_of(f"{type(self).__name__}: noisy_layers", noisy_layers, get_args(NoisyLayers))
-        if isinstance(self.noise, tuple) and noisy_layers != "all":
-            raise InvalidValue(
-                f"{type(self).__name__}: noise given per layer says which layers have it; "
-                f"noisy_layers={noisy_layers!r} would say it again. Use None for a layer without."
-            )
-        self.noisy_layers = noisy_layers
-
-    def _checked_noise(self, noise: Any) -> Noises:
-        if not isinstance(noise, list | tuple):
-            return super()._checked_noise(noise)
-        if getattr(self, "noisy_layers", "all") != "all":
-            raise InvalidValue(
-                f"{type(self).__name__}: has noisy_layers={self.noisy_layers!r}, so give it one "
-                f"noise, not one per layer."
-            )
-        if len(noise) != self.num_layers:
-            raise InvalidValue(
-                f"{type(self).__name__}: noise given per layer needs {self.num_layers} entries "
-                f"(num_layers), got {len(noise)}. Use None for a layer without noise."
-            )
-        laws = [super(NoisyStack, self)._checked_noise(law) for law in noise]
-        return tuple(laws)  # type: ignore[arg-type]
+    def _require(self, injection: Injection) -> None:
+        injection.require_layers(self.num_layers)
 
     def extra_repr(self) -> str:
         """Torch's own line and the noise."""
         return f"{super().extra_repr()}, {self._noise_repr()}, noisy_layers={self.noisy_layers!r}"
 
-    def forward(self, input: Input, hx: Any = None, *, eps: Tensor | None = None) -> Any:
+    def forward(
+        self,
+        input: Input,
+        hx: Any = None,
+        *,
+        eps: Tensor | None = None,
+        weights: Mapping[str, Tensor] | None = None,
+        read_mask: Tensor | None = None,
+    ) -> Any:
         """Torch's ``forward``, with noise while training.
 
         Args:
             input: ``(T, N, F)``, ``(N, T, F)``, ``(T, F)`` or a PackedSequence, as torch's.
             hx: the initial state, as torch's.
-            eps: centred noise of the caller's own, ``(num_layers · num_directions, T, N, H_out)``
+            eps: the caller's centred noise, ``(num_layers · num_directions, T, N, H_out)``
                 in the order of torch's h_n whatever ``batch_first`` is (without N for unbatched
                 input). It is applied whenever given, in eval() too, in the caller's batch order and
                 in absolute time, for the reverse direction as well. Padding and the slices of
                 layers without noise are ignored.
+            weights: tensors to use in place of parameters, by name, such as
+                ``{"weight_hh_l0": w}``. Parameters that are not named are used as they are.
+                Gradients flow to the tensors, not to the parameters that they replace.
+            read_mask: a factor on what each recurrence reads of its previous hidden state: the
+                gates read ``z_{t-1} * m_t``, while an LSTM's c and a GRU's carry stay whole. Its
+                shape is that of ``eps``, or has T = 1 for one mask per sequence. It is applied
+                whenever given.
 
         Returns:
             The noisy output z and the state that the recurrence carries on, laid out as torch's.
@@ -100,13 +112,15 @@ class NoisyStack(Injected, nn.RNNBase):
         drop_ins.sequence_input(name, input)
         if hx is not None:
             checks.state_parts(name, hx, len(self._state_sizes))
-        if eps is None and not self._noise_acts():
+        noisy = eps is not None or self._noise_acts()
+        if not noisy and weights is None and read_mask is None:
             return self._clean_forward(input, hx)
         layout = Layout.of(input, self.batch_first)
-        layers = self._injecting_layers(eps is not None)
+        layers = self._injecting_layers(eps is not None) if noisy else []
         like = layout.enter(input)
         noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
-        return self._run(input, hx, layout, layers, noise)
+        mask = None if read_mask is None else self._mask(read_mask, layout, like)
+        return self._run(input, hx, _Pass(layout, layers, noise, self._replaced(weights), mask))
 
     def _clean_forward(self, input: Input, hx: Any) -> Any:
         return super().forward(input, hx)
@@ -132,15 +146,9 @@ class NoisyStack(Injected, nn.RNNBase):
 
     # Which layers inject what
 
-    @property
-    def _laws(self) -> Sequence[Noise | None]:
-        return self.noise if isinstance(self.noise, tuple) else (self.noise,) * self.num_layers
-
     def _injecting_layers(self, given: bool) -> list[int]:
-        """The layers with noise. Noise that the caller gives does not need a law."""
-        first = {"all": 0, "last": self.num_layers - 1, "none": self.num_layers}[self.noisy_layers]
-        lawless = given and self.noise is None
-        return [k for k in range(first, self.num_layers) if lawless or self._laws[k] is not None]
+        """The layers with noise."""
+        return self.injection.places(self.num_layers, given)
 
     def _noise_acts(self) -> bool:
         return super()._noise_acts() and bool(self._injecting_layers(given=False))
@@ -161,7 +169,7 @@ class NoisyStack(Injected, nn.RNNBase):
             )
 
         def draw(layer: int, like: Tensor) -> Tensor:
-            law = self._laws[layer]
+            law = self.injection.laws(self.num_layers)[layer]
             assert law is not None
             lead = layout.lead if self.share == "step" else (layout.N,)
             shape = (*lead, self._output_size)
@@ -170,44 +178,69 @@ class NoisyStack(Injected, nn.RNNBase):
 
         return draw
 
+    def _mask(self, read_mask: Tensor, layout: Layout, like: Tensor) -> Tensor:
+        if not self._cell.masks:
+            raise Unsupported(
+                f"{type(self).__name__}: read_mask is a factor on what the gates read and leaves "
+                f"the carry whole, and with site='state' the two are one. Use site='read'."
+            )
+        layers = self.num_layers * self._directions
+        return drop_ins.read_mask(
+            type(self).__name__, read_mask, layout, layers, self._output_size, like
+        )
+
+    def _replaced(self, weights: Mapping[str, Tensor] | None) -> Sequence[Sequence[Tensor]]:
+        """The weights of each layer and direction, those that are given in place of parameters."""
+        if weights is None:
+            return self.all_weights
+        own = {name: getattr(self, name) for name in self._flat_weights_names}
+        drop_ins.given_weights(type(self).__name__, weights, own)
+        return [[{**own, **weights}[name] for name in names] for names in self._all_weights]
+
     # Running the stack
 
-    def _run(
-        self, input: Input, hx: Any, layout: Layout, layers: Collection[int], noise: NoiseOf
-    ) -> tuple[Input, Any]:
-        x = layout.enter(input)
-        state = self._initial_state(x, hx, layout)
+    def _run(self, input: Input, hx: Any, run: _Pass) -> tuple[Input, Any]:
+        x = run.layout.enter(input)
+        state = self._initial_state(x, hx, run.layout)
         D = self._directions
         finals: list[States] = []
-        for first, last in self._spans(layers):
+        for first, last in self._spans(run):
             part = tuple(s[first * D : (last + 1) * D] for s in state)
-            if last in layers:
-                x, final = self._emit(first, last, x, layout, part, noise)
-            else:
-                x, final = self._kernel(first, last, x, layout, part)
+            emit = self._emit if last in run.layers else self._clean
+            x, final = emit(first, last, x, part, run)
             if last < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
             finals.append(final)
-        state_n = tuple(layout.leave_state(torch.cat(part)) for part in zip(*finals, strict=True))
-        return layout.leave(x), state_n if len(state_n) > 1 else state_n[0]
+        leave = run.layout.leave_state
+        state_n = tuple(leave(torch.cat(part)) for part in zip(*finals, strict=True))
+        return run.layout.leave(x), state_n if len(state_n) > 1 else state_n[0]
 
     def _emit(
-        self, first: int, last: int, x: Tensor, layout: Layout, state: States, noise: NoiseOf
+        self, first: int, last: int, x: Tensor, state: States, run: _Pass
     ) -> tuple[Tensor, States]:
         """Layers of which the last is noisy: what that one emits, before any dropout."""
         if self.feedback:
-            return self._loop(last, x, layout, state, noise)
-        h, final = self._kernel(first, last, x, layout, state)
-        return functional.inject(h, noise(last, h), self.noise_mode), final
+            return self._loop(last, x, state, run, run.noise)
+        h, final = self._clean(first, last, x, state, run)
+        return functional.inject(h, run.noise(last, h), self.noise_mode), final
 
-    def _spans(self, layers: Collection[int]) -> list[tuple[int, int]]:
+    def _clean(
+        self, first: int, last: int, x: Tensor, state: States, run: _Pass
+    ) -> tuple[Tensor, States]:
+        """Layers without noise, by torch's kernel unless their recurrence reads through a mask."""
+        if run.mask is None:
+            return self._kernel(first, last, x, state, run)
+        return self._loop(last, x, state, run, None)
+
+    def _spans(self, run: _Pass) -> list[tuple[int, int]]:
         """Cut the stack into (first, last) layers."""
         spans: list[tuple[int, int]] = []
         first = 0
+        single = run.mask is not None or self._cell.torch_kernel is None
         for layer in range(self.num_layers):
-            loop_follows = self.feedback and layer + 1 in layers
-            end = layer == self.num_layers - 1 or layer in layers or loop_follows
-            if end or self._one_layer_per_kernel:
+            loop_follows = self.feedback and layer + 1 in run.layers
+            end = layer == self.num_layers - 1 or layer in run.layers or loop_follows
+            if end or single:
                 spans.append((first, layer))
                 first = layer + 1
         return spans
@@ -230,47 +263,55 @@ class NoisyStack(Injected, nn.RNNBase):
         return state
 
     def _loop(
-        self, layer: int, x: Tensor, layout: Layout, state: States, noise: NoiseOf
+        self, layer: int, x: Tensor, state: States, run: _Pass, noise: NoiseOf | None
     ) -> tuple[Tensor, States]:
-        """One layer whose noise is fed back: Algorithm 1, in each direction."""
-        D = self._directions
-        weights = [self._weights(layer * D + d) for d in range(D)]
-        if kernels.autocasts(x) and self._casts_state(layout, x.device):
-            low = torch.get_autocast_dtype(x.device.type)
+        """One layer whose recurrence reads noise or a mask: Algorithm 1, in each direction."""
+        D, layout = self._directions, run.layout
+        weights = [self._weights(run, layer * D + d) for d in range(D)]
+        low = torch_state.autocast_dtype(x)
+        if low is not None and self._casts_state(layout, x.device):
             x, state = x.to(low), tuple(s.to(low) for s in state)
             weights = [w.to(low) for w in weights]
-        eps = noise(layer, state[0]).flatten(0, -2).chunk(D, dim=-1)
         rows = x.flatten(0, -2)
+        mode: Mode = "additive" if noise is None else self.noise_mode
+        if noise is None:
+            eps: Sequence[Tensor] = [state[0].new_zeros(len(rows), self._output_size)] * D
+        else:
+            eps = noise(layer, state[0]).flatten(0, -2).chunk(D, dim=-1)
         zs, finals = [], []
         for d in range(D):
-            plan = Plan(self._cell, self.noise_mode, layout.sizes, reverse=d == 1)
-            start = self._carry_in(tuple(s[d] for s in state))
-            z, final = kernels.run(plan, rows, eps[d], start, weights[d])
+            plan = Plan(self._cell, mode, layout.sizes, reverse=d == 1)
+            start = tuple(s[d] for s in state * 2)[: 1 + self._cell.carry]  # a GRU carries z
+            mask = None if run.mask is None else run.mask[layer * D + d].flatten(0, -2).to(state[0])
+            z, final = kernels.run(plan, rows, eps[d], start, weights[d], mask)
             zs.append(z)
-            finals.append(self._carry_out(final))
+            finals.append(final[-len(state) :])
         z = _concatenated(zs)
         return z.view(*layout.lead, z.shape[-1]), tuple(
             torch.stack(s) for s in zip(*finals, strict=True)
         )
 
     def _kernel(
-        self, first: int, last: int, x: Tensor, layout: Layout, state: States
+        self, first: int, last: int, x: Tensor, state: States, run: _Pass
     ) -> tuple[Tensor, States]:
         """Clean layers, by torch's kernel."""
         D = self._directions
-        weights = [w for k in range(first * D, (last + 1) * D) for w in self.all_weights[k]]
-        return self._call_kernel(x, layout, state, weights, self.bias, last - first + 1)
+        weights = [w for k in range(first * D, (last + 1) * D) for w in run.weights[k]]
+        kernel, count = self._cell.torch_kernel, last - first + 1
+        assert kernel is not None
+        return self._call_kernel(kernel, x, run.layout, state, weights, self.bias, count)
 
     def _call_kernel(
         self,
+        name: str,
         x: Tensor,
         layout: Layout,
         state: States,
-        weights: list[Any],
+        weights: list[Tensor],
         bias: bool,
         num_layers: int,
     ) -> tuple[Tensor, States]:
-        kernel = getattr(_VF, self._kernel_name)
+        kernel = getattr(_VF, name)
         hx = state if len(state) > 1 else state[0]
         options = (weights, bias, num_layers, self.dropout, self.training, self.bidirectional)
         if layout.packed is None:
@@ -279,30 +320,15 @@ class NoisyStack(Injected, nn.RNNBase):
             output, *final = kernel(x, layout.packed.batch_sizes, hx, *options)
         return output, tuple(final)
 
-    # What the three differ in
+    # The cell and its sizes
 
     @property
-    def _kernel_name(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def _one_layer_per_kernel(self) -> bool:
-        return False
-
-    @property
-    def _cell(self) -> str:
-        """The name of the cell in ``noisin.recurrent.kernels.plan.CELLS``."""
+    def _cell(self) -> CellSpec:
         raise NotImplementedError
 
     @property
     def _state_sizes(self) -> tuple[int, ...]:
-        return (self._output_size,)
-
-    def _carry_in(self, state: States) -> States:
-        return state
-
-    def _carry_out(self, state: States) -> States:
-        return state
+        return (self._output_size, self.hidden_size)[: len(self._cell.state)]
 
     def _casts_state(self, layout: Layout, device: torch.device) -> bool:
         """Whether torch's kernel would take the state in the dtype of the products.
@@ -310,11 +336,8 @@ class NoisyStack(Injected, nn.RNNBase):
         The two differ under autocast only. Fused kernels want all in one dtype; on a CPU most
         cells are composed of single operations, which keep the state as it came.
         """
-        return device.type != "cpu" or (self._fused_on_cpu and layout.packed is None)
-
-    @property
-    def _fused_on_cpu(self) -> bool:
-        return False
+        fused = self._cell.fused and self.proj_size == 0
+        return device.type != "cpu" or (fused and layout.packed is None)
 
     @property
     def _directions(self) -> int:
@@ -324,8 +347,8 @@ class NoisyStack(Injected, nn.RNNBase):
     def _output_size(self) -> int:
         return self.proj_size or self.hidden_size
 
-    def _weights(self, k: int) -> Weights:
-        w_ih, w_hh, *rest = self.all_weights[k]
+    def _weights(self, run: _Pass, k: int) -> Weights:
+        w_ih, w_hh, *rest = run.weights[k]
         b_ih, b_hh = rest[:2] if self.bias else (None, None)
         return Weights(w_ih, w_hh, b_ih, b_hh, rest[-1] if self.proj_size else None)
 

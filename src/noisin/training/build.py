@@ -15,6 +15,7 @@ from noisin.models import Dropout, Dropouts, LanguageModel, SequenceModel, Value
 from noisin.models.layer import Layer
 from noisin.models.names import HEADS, TERMS
 from noisin.noise import FAMILIES, Noise, validate
+from noisin.recurrent.injection import Injection
 from noisin.regularizers.terms import Term
 from noisin.tasks import Observation, Task
 from noisin.training.config import NoiseConfig, RunConfig
@@ -122,16 +123,14 @@ def _value_model(
             f"{config.data.name!r} is not made of words."
         )
     sizes = [observation.size, *[model.hidden_size] * model.num_layers]
-    last = settings.pop("noisy_layers", "all") == "last"
-    if model.cell != "gru":
-        settings.pop("site", None)
+    placed = settings.pop("noisy_layers", "all")
+    injection = Injection(noise, layers=placed, owner="SequenceModel", **settings)
     layers = []
     with torch.random.fork_rng(devices=[]):
         for k in range(model.num_layers):
-            clean = last and k < model.num_layers - 1
             dropout = Dropout(model.dropout.recurrent, model.dropout.locked)
-            placed = settings | {"noise": noise, "noisy_layers": "none" if clean else "all"}
-            layers.append(Layer(model.cell, sizes[k], sizes[k + 1], dropout, **placed))
+            own = injection.of_layer(k, model.num_layers)
+            layers.append(Layer(model.cell, sizes[k], sizes[k + 1], dropout, own))
     for layer in layers:
         layer.reset_parameters()
     rates = [model.dropout.input, *[model.dropout.between] * (model.num_layers - 1)]

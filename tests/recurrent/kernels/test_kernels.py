@@ -18,9 +18,10 @@ import noisin
 from noisin import noise
 from noisin.errors import InvalidValue
 from noisin.recurrent import kernels
+from noisin.recurrent.cell import KERNEL_CELLS as CELLS
 from noisin.recurrent.functional import Weights
 from noisin.recurrent.kernels import native
-from noisin.recurrent.kernels.plan import CELLS, Plan
+from noisin.recurrent.kernels.plan import Plan
 from tests.pairwise import table
 
 KERNELS = ("eager", "c")
@@ -36,7 +37,7 @@ def cases() -> Iterator[Any]:
         *axes, (False, True), where=lambda kernel, cell, *_: (kernel, cell) != ("c", "lstm-proj")
     ):
         name = "-".join([kernel, cell, mode[:4], sizes, *(["reverse"] if reverse else [])])
-        plan = Plan(cell.removesuffix("-proj"), mode, SIZES[sizes], reverse)
+        plan = Plan(CELLS[cell.removesuffix("-proj")], mode, SIZES[sizes], reverse)
         marks = [needs_compiler] if kernel == "c" else []
         yield pytest.param(kernel, plan, cell == "lstm-proj", id=name, marks=marks)
 
@@ -44,22 +45,20 @@ def cases() -> Iterator[Any]:
 def tensors_of(
     plan: Plan, project: bool = False, H: int = 5, dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...], Weights]:
-    cell, N, S = CELLS[plan.cell], plan.N, sum(plan.sizes)
+    cell, N, S = plan.cell, plan.N, sum(plan.sizes)
     out, rows = P if project else H, cell.recurrent * H
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, dtype=dtype).mul_(0.7).requires_grad_()
 
     state = (draw(N, out), draw(N, H)) if cell.carry else (draw(N, out),)
-    if plan.cell == "gru-read" and not project:
-        state = (draw(N, H), draw(N, H))
     w = Weights(draw(rows, F), draw(rows, out), draw(rows), draw(rows))
     w = w._replace(w_hr=draw(P, H) if project else None)
     return draw(S, F), draw(S, out).detach(), state, w
 
 
 def run(kernel: str, plan: Plan, x: Tensor, eps: Tensor, *rest: Tensor | None) -> Any:
-    n = 2 if CELLS[plan.cell].carry else 1
+    n = 2 if plan.cell.carry else 1
     state, w = rest[:n], Weights(*rest[n:])
     with kernels.using(kernel):
         assert kernels.kernel_for(x, eps, state, w) == kernel
@@ -99,7 +98,7 @@ def test_values_and_gradients_are_those_of_the_reference(
 def test_sizes_around_those_of_vectors_and_tiles(kernel: str, H: int, N: int) -> None:
     """In float32, over many steps, with one thread and with two."""
     for cell, threads in itertools.product(("lstm", "gru-read"), (1, 2)):
-        plan = Plan(cell, "multiplicative", (N,) * 6 + (max(1, N // 2),) * 3)
+        plan = Plan(CELLS[cell], "multiplicative", (N,) * 6 + (max(1, N // 2),) * 3)
         x, eps, state, w = tensors_of(plan, H=H, dtype=torch.float32)
         w = Weights(*(None if v is None else (v / (1 + H**0.5)).detach() for v in w))
         outputs = []
@@ -134,7 +133,7 @@ def test_gradients_only_where_they_are_asked_for(kernel: str, plan: Plan, projec
 @pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_gradcheck_of_both_orders(kernel: str, cell: str) -> None:
-    plan = Plan(cell, "multiplicative", (2, 2, 1))
+    plan = Plan(CELLS[cell], "multiplicative", (2, 2, 1))
     x, eps, state, w = tensors_of(plan, H=2)
     inputs = (x, *state, *w[:4])
 
@@ -149,7 +148,7 @@ def test_gradcheck_of_both_orders(kernel: str, cell: str) -> None:
 @pytest.mark.parametrize("linear", [True, False])
 def test_second_derivatives_by_grad_and_by_backward(kernel: str, linear: bool) -> None:
     """Where the buffers have no graph, nothing may be silently wrong."""
-    plan = Plan("lstm", "multiplicative", (3, 3, 2))
+    plan = Plan(CELLS["lstm"], "multiplicative", (3, 3, 2))
     x, eps, state, w = tensors_of(plan)
     found: dict[str, Any] = {}
     for name in ("reference", kernel):
@@ -166,7 +165,7 @@ def test_second_derivatives_by_grad_and_by_backward(kernel: str, linear: bool) -
 
 
 def test_an_input_that_depends_on_another_is_not_differentiated_twice() -> None:
-    plan = Plan("tanh", "additive", (2, 2))
+    plan = Plan(CELLS["elman-tanh"], "additive", (2, 2))
     x, eps, _, w = tensors_of(plan, H=F)
     results = []
     for kernel in ("reference", "eager"):
@@ -179,7 +178,7 @@ def test_an_input_that_depends_on_another_is_not_differentiated_twice() -> None:
 @pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
 def test_backward_twice_over_one_graph(kernel: str) -> None:
     """The saved buffers are not overwritten."""
-    plan = Plan("gru-read", "multiplicative", (2, 2))
+    plan = Plan(CELLS["gru-read"], "multiplicative", (2, 2))
     x, eps, state, w = tensors_of(plan)
     loss = weighted(run(kernel, plan, x, eps, *state, *w))
     first = torch.autograd.grad(loss, [x], retain_graph=True)[0]
@@ -190,7 +189,7 @@ def test_backward_twice_over_one_graph(kernel: str) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 def test_no_two_gradients_share_memory(kernel: str, cell: str) -> None:
     """Clipping and accumulation change each .grad in place, and would change a shared one twice."""
-    plan = Plan(cell, "multiplicative", (4, 4))
+    plan = Plan(CELLS[cell], "multiplicative", (4, 4))
     x, eps, state, w = tensors_of(plan)
     leaves = [t for t in (x, *state, *w) if t is not None]
     weighted(run(kernel, plan, x, eps, *state, *w)).backward()
@@ -202,7 +201,7 @@ def test_no_two_gradients_share_memory(kernel: str, cell: str) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1e30])
 def test_what_is_not_finite_is_not_hidden(kernel: str, cell: str, bad: float) -> None:
-    plan = Plan(cell, "multiplicative", (2, 2))
+    plan = Plan(CELLS[cell], "multiplicative", (2, 2))
     x, eps, state, w = tensors_of(plan, H=9)
     with torch.no_grad():
         x[0, 0] = bad
@@ -225,7 +224,7 @@ class TestChoice:
             kernels.chosen()
 
     def kernel(self, **changes: Any) -> str:
-        plan = Plan("lstm", "multiplicative", (2, 2))
+        plan = Plan(CELLS["lstm"], "multiplicative", (2, 2))
         x, eps, state, w = tensors_of(plan, dtype=changes.pop("dtype", torch.float32))
         eps = changes.get("eps", eps)
         return kernels.kernel_for(changes.get("x", x), eps, state, w)
@@ -245,7 +244,7 @@ class TestChoice:
         assert self.kernel(x=torch.zeros(4, F, dtype=torch.float64)) == "reference"  # mixed
         found: list[str] = []
 
-        given = tensors_of(Plan("lstm", "multiplicative", (2, 2)))
+        given = tensors_of(Plan(CELLS["lstm"], "multiplicative", (2, 2)))
 
         def note(x: Tensor) -> Tensor:
             found.append(kernels.kernel_for(*given))
@@ -262,7 +261,7 @@ class TestChoice:
 @pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
 def test_no_grad_keeps_no_training_buffers(kernel: str) -> None:
     """With the noise on and gradients off, saving for backward must not happen at all."""
-    plan = Plan("lstm", "multiplicative", (3, 3))
+    plan = Plan(CELLS["lstm"], "multiplicative", (3, 3))
     x, eps, state, w = tensors_of(plan)
     saved: list[Tensor] = []
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)
@@ -279,7 +278,7 @@ def test_no_grad_keeps_no_training_buffers(kernel: str) -> None:
 def test_what_is_saved_is_what_backward_needs(kernel: str) -> None:
     """Gates, z, c and the inputs: nothing per step beside them."""
     T, N, H = 6, 4, 8
-    plan = Plan("lstm", "multiplicative", (N,) * T)
+    plan = Plan(CELLS["lstm"], "multiplicative", (N,) * T)
     x, eps, state, w = tensors_of(plan, H=H)
     sizes: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(

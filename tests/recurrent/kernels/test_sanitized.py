@@ -97,6 +97,18 @@ MUTANTS = {
         "((back ? 1 : recurrent(l->cell)) * CHUNK - 1) * BLOCK",
         "heap-buffer-overflow",
     ),
+    "masked rows of one row fewer than a chunk": (
+        "cells.h",
+        "least(CHUNK, l->N) * l->H : 0",
+        "(least(CHUNK, l->N) - 1) * l->H : 0",
+        "heap-buffer-overflow",
+    ),
+    "a mask that backward forgets": (
+        "cells.h",
+        "if (mask) d *= LOAD(mask + (start + row + r) * H + j);",
+        "(void)mask;",
+        "expected",
+    ),
     "a term of the sum left out": (
         "tiles.h",
         "depth = least(NEAR, K - k);",

@@ -14,12 +14,13 @@ import noisin
 from noisin import noise
 from noisin.errors import InvalidValue
 from noisin.recurrent import kernels
+from noisin.recurrent.cell import KERNEL_CELLS as CELLS
 from noisin.recurrent.functional import Weights
 from noisin.recurrent.kernels import native
-from noisin.recurrent.kernels.plan import CELLS, Plan
+from noisin.recurrent.kernels.plan import Plan
 
 H = 5
-PLAN = Plan("lstm", "multiplicative", (3, 2))
+PLAN = Plan(CELLS["lstm"], "multiplicative", (3, 2))
 
 needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
 
@@ -27,7 +28,7 @@ needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C 
 @pytest.mark.parametrize("sizes", [(), (2, 3), (3, 2, 3), (-1,), (2, -1), (2.5,), (2, None)])
 def test_a_plan_of_impossible_sizes(sizes: Any) -> None:
     with pytest.raises(InvalidValue, match="Plan: expected the number of rows of each step"):
-        Plan("lstm", "multiplicative", sizes)
+        Plan(CELLS["lstm"], "multiplicative", sizes)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_a_packed_sequence_that_contradicts_itself(
 
 def tensors(plan: Plan = PLAN, units: int = H) -> dict[str, Tensor]:
     """Of one layer, by name."""
-    cell, S = CELLS[plan.cell], sum(plan.sizes)
+    cell, S = plan.cell, sum(plan.sizes)
     shapes = {
         "x": (S, 3), "eps": (S, units), "z0": (plan.N, units), "c0": (plan.N, units),
         "w_ih": (cell.recurrent * units, 3), "w_hh": (cell.recurrent * units, units),
@@ -67,7 +68,7 @@ def tensors(plan: Plan = PLAN, units: int = H) -> dict[str, Tensor]:
 
 def run(kernel: str, plan: Plan, t: dict[str, Tensor]) -> tuple[Tensor, ...]:
     """Outputs and gradients."""
-    state = (t["z0"], t["c0"]) if CELLS[plan.cell].carry else (t["z0"],)
+    state = (t["z0"], t["c0"]) if plan.cell.carry else (t["z0"],)
     weights = Weights(t["w_ih"], t["w_hh"], t["b_ih"], t["b_hh"])
     x = t["x"].detach().requires_grad_()
     with kernels.using(kernel):
@@ -108,7 +109,7 @@ def test_tensors_that_do_not_go_together(wrong: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("cell", CELLS)
 def test_what_is_not_contiguous_or_negated_lazily(cell: str) -> None:
-    plan = Plan(cell, "multiplicative", (3, 2))
+    plan = Plan(CELLS[cell], "multiplicative", (3, 2))
     given = tensors(plan)
     expected = run("reference", plan, given)
     for view in (
@@ -125,7 +126,7 @@ def test_what_is_not_contiguous_or_negated_lazily(cell: str) -> None:
 @pytest.mark.parametrize("units", [0, 1])
 @pytest.mark.parametrize("cell", CELLS)
 def test_what_is_empty(cell: str, units: int, sizes: tuple[int, ...]) -> None:
-    plan = Plan(cell, "additive", sizes)
+    plan = Plan(CELLS[cell], "additive", sizes)
     given = tensors(plan, units)
     assert_close(run("c", plan, given), run("reference", plan, given))
 
@@ -136,7 +137,8 @@ def arguments() -> dict[str, Any]:
     gates, eps, u = torch.rand(S, 4 * H), torch.rand(S, H), torch.rand(4 * H, H)
     state = [torch.rand(N, H), torch.rand(N, H)]
     return {
-        "plan": PLAN, "gates": gates, "w_hh": u, "_": None, "eps": eps, "state": state,
+        "plan": PLAN, "gates": gates, "w_hh": u, "_": None, "eps": eps, "mask": None,
+        "state": state,
         "z": torch.rand(S, H), "carries": torch.rand(S, H), "d_z": torch.rand(S, H),
         "d_state": [torch.rand(N, H), torch.rand(N, H)],
     }  # fmt: skip
@@ -169,4 +171,6 @@ def test_no_more_threads_than_blocks_of_units(monkeypatch: pytest.MonkeyPatch) -
     block = native.tiling(torch.float64).block
     for units in (1, block, block + 1, 3 * block):
         w_hh = torch.zeros(4 * units, units, dtype=torch.float64)
-        assert native._threads(Plan("lstm", "additive", (10**6,)), w_hh) == -(-units // block)
+        assert native._threads(Plan(CELLS["lstm"], "additive", (10**6,)), w_hh) == -(
+            -units // block
+        )

@@ -19,14 +19,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.nn import Parameter
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from noisin._util import checks
-from noisin.likelihoods.linear import transforming
+from noisin._util import checks, torch_state
+from noisin.errors import Unsupported
 from noisin.recurrent.functional import States, Weights
 from noisin.recurrent.kernels import layer, native, reference
 from noisin.recurrent.kernels.plan import Plan as Plan
@@ -60,25 +57,37 @@ def using(kernel: str) -> Iterator[None]:
         _chosen.reset(token)
 
 
-def run(plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights) -> tuple[Tensor, States]:
+def run(
+    plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None = None
+) -> tuple[Tensor, States]:
     """Run one layer in one direction: all z, as rows ``(S, H)``, and the final state.
 
-    ``x`` and ``eps`` are rows ``(S, ·)``, the state ``(z,)`` or ``(z, carry)`` has N of them.
+    ``x``, ``eps`` and ``mask`` are rows ``(S, ·)``, the state ``(z,)`` or ``(z, carry)`` has N of
+    them. The gates read ``z_{t-1} * m_t`` where there is a mask.
     """
-    kernel = kernel_for(x, eps, state, w)
+    if mask is not None and not plan.cell.masks:
+        raise Unsupported(
+            "RNN: a mask on what a GRU reads keeps its carry whole, and site='state' makes the two "
+            "one. Use site='read'."
+        )
+    kernel = kernel_for(x, eps, state, w, mask)
     if kernel == "reference":
-        return reference.run(plan, x, eps, state, w)
-    return layer.run(plan, x, eps, state, w, compiled=kernel == "c")
+        return reference.run(plan, x, eps, state, w, mask)
+    return layer.run(plan, x, eps, state, w, mask, compiled=kernel == "c")
 
 
-def kernel_for(x: Tensor, eps: Tensor, state: States, w: Weights) -> str:
+def kernel_for(
+    x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None = None
+) -> str:
     """Which kernel runs these tensors, by name."""
-    tensors = [x, eps, *state, *(v for v in w if v is not None)]
+    factors = [eps] if mask is None else [eps, mask]
+    tensors = [x, *factors, *state, *(v for v in w if v is not None)]
     choice = chosen()
-    hidden = eps.requires_grad or _traced() or _lowered(tensors)
+    learned = any(t.requires_grad for t in factors)  # of which only the reference has gradients
+    hidden = learned or torch_state.recording() or _lowered(tensors)
     if choice == "reference" or hidden or not _plain(tensors):
         return "reference"
-    if choice == "eager" or _get_current_dispatch_mode() is not None or not native.runs(x, w.w_hr):
+    if choice == "eager" or torch_state.dispatching() or not native.runs(x, w.w_hr):
         return "eager"
     return "c"
 
@@ -94,24 +103,7 @@ def _plain(tensors: list[Tensor]) -> bool:
     )
 
 
-def _traced() -> bool:
-    """Whether torch transforms or records single operations, which a kernel hides."""
-    return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-        or transforming()
-        or forward_ad._current_level >= 0
-    )
-
-
-def autocasts(x: Tensor) -> bool:
-    """Whether autocast decides the precision of products of x."""
-    device = x.device.type
-    available = torch.amp.is_autocast_available(device)
-    return available and torch.is_autocast_enabled(device) and x.dtype != torch.float64
-
-
 def _lowered(tensors: list[Tensor]) -> bool:
     """Whether autocast would lower the precision of some product, which a kernel hides."""
-    x = tensors[0]
-    return autocasts(x) and any(t.dtype != torch.get_autocast_dtype(x.device.type) for t in tensors)
+    low = torch_state.autocast_dtype(tensors[0])
+    return low is not None and any(t.dtype != low for t in tensors)

@@ -12,6 +12,8 @@
      elman      h                  both products add to it
      lstm       i f g o            both products add to all
      gru        n r u m            the input adds to n r u, the state to r u m: n = tanh(n + r m)
+
+   A mask, if there is one, is a factor on what the gates read of the state before: z_{t-1} m_t.
 */
 
 #include "tiles.h"
@@ -33,7 +35,7 @@
 enum cell { ELMAN_TANH, ELMAN_RELU, ELMAN_SIGMOID, LSTM, GRU_READ, GRU_STATE };
 
 struct layer {
-  long cell, additive, reverse, T, N, H, threads;
+  long cell, additive, reverse, T, N, H, threads, masked;
   const long *offset; /* T + 1 */
 };
 
@@ -87,6 +89,14 @@ INLINE const REAL *NAME(before)(const struct layer *l, long i, long row, const R
     if (row < l->offset[t + 1] - start) return steps + (start + row) * l->H;
   }
   return initial + row * l->H;
+}
+
+/* Multiply rows by those of a mask, into `read`, to which `a` then points. */
+INLINE void NAME(mask_rows)(long rows, long H, const REAL **a, const REAL *mask, REAL *read) {
+  for (long r = 0; r < rows; ++r, mask += H, read += H) {
+    for (long j = 0; j < H; ++j) read[j] = a[r][j] * mask[j];
+    a[r] = read;
+  }
 }
 
 /* What a cell makes of its gates, for LANES units of one row. `a` holds the recurrent product. */
@@ -167,8 +177,8 @@ INLINE void NAME(pack)(REAL *panel, const REAL *u, long K, long stride_k, long s
 
 INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, long last,
                                 VEC (*sum)[CHUNK][2], REAL *gates, const REAL *bias, const REAL *u,
-                                REAL *panels, const REAL *z0, REAL *carry, const REAL *eps, REAL *z,
-                                REAL *carries) {
+                                REAL *panels, REAL *read, const REAL *z0, REAL *carry,
+                                const REAL *eps, const REAL *mask, REAL *z, REAL *carries) {
   const long H = l->H, G = slots(cell), R = recurrent(cell);
   for (long b = first; b < last; ++b)
     for (long s = 0; s < R; ++s)
@@ -180,6 +190,7 @@ INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, lo
       const long chunk = least(CHUNK, rows - row), at = start + row;
       const REAL *a[CHUNK];
       for (long r = 0; r < chunk; ++r) a[r] = NAME(before)(l, i, row + r, z, z0);
+      if (mask) NAME(mask_rows)(chunk, H, a, mask + at * H, read);
       for (long b = first; b < last; ++b) {
         const long j = b * BLOCK, end = least(j + BLOCK, H) - 1;
         for (long s = 0; s < R; ++s) {
@@ -191,11 +202,12 @@ INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, lo
         for (long r = 0; r < chunk; ++r)
           for (long v = 0; v < 2; ++v) {
             const long k = j + v * LANES, n = H - k, here = (at + r) * H + k;
+            const REAL *carried = cell == GRU_STATE ? NAME(before)(l, i, row + r, z, z0) + k : 0;
             VEC product[4];
             for (long s = 0; s < R; ++s) product[s] = sum[s][r][v];
 #define STEP(n)                                                                             \
   NAME(step)(cell, l->additive, H, n, gates + (at + r) * G * H + k, bias ? bias + k : 0, \
-             product, eps + here, a[r] + k, carry ? carry + (row + r) * H + k : 0,        \
+             product, eps + here, carried, carry ? carry + (row + r) * H + k : 0,         \
              carries ? carries + here : 0, z + here)
             if (n >= LANES) STEP(LANES); /* a constant, for speed */
             else if (n > 0) STEP(n);
@@ -209,8 +221,8 @@ INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, lo
 INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, long last,
                                  VEC (*sum)[CHUNK][2], const REAL *gates, const REAL *u,
                                  REAL *panels, const REAL *z0, const REAL *carry0, const REAL *eps,
-                                 const REAL *z, const REAL *carries, const REAL *d_z, REAL *d_state,
-                                 REAL *d_carry, REAL *d_gates) {
+                                 const REAL *mask, const REAL *z, const REAL *carries,
+                                 const REAL *d_z, REAL *d_state, REAL *d_carry, REAL *d_gates) {
   const long H = l->H, G = slots(cell), R = recurrent(cell), K = R * H;
   for (long b = first; b < last; ++b)
     NAME(pack)(panels + b * K * BLOCK, u + b * BLOCK, K, H, 1, least(BLOCK, H - b * BLOCK));
@@ -242,6 +254,7 @@ INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, l
             const long j = b * BLOCK + v * LANES, n = H - j, own = (row + r) * H + j;
             if (n <= 0) continue;
             VEC d = (*sum)[r][v];
+            if (mask) d *= LOAD(mask + (start + row + r) * H + j);
             if (cell == GRU_STATE) d += LOAD(d_carry + own);
             STORE(d_state + own, d);
           }
@@ -250,8 +263,9 @@ INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, l
   }
 }
 
-/* How many REALs of room a call needs: the panels of all blocks, and the sums of each thread, which
-   may be more than its stack holds. Forward, a thread has the sums of all slots at once. */
+/* How many REALs of room a call needs: the panels of all blocks, and the sums and masked rows of each
+   thread, which may be more than its stack holds. Forward, a thread has the sums of all slots at
+   once. */
 INLINE long NAME(blocks)(const struct layer *l) { return (l->H + BLOCK - 1) / BLOCK; }
 INLINE long NAME(panels)(const struct layer *l) {
   return NAME(blocks)(l) * BLOCK * recurrent(l->cell) * l->H;
@@ -259,15 +273,21 @@ INLINE long NAME(panels)(const struct layer *l) {
 INLINE long NAME(sums)(const struct layer *l, long back) {
   return (back ? 1 : recurrent(l->cell)) * CHUNK * BLOCK;
 }
+INLINE long NAME(reads)(const struct layer *l, long back) {
+  return l->masked && !back ? least(CHUNK, l->N) * l->H : 0;
+}
+INLINE long NAME(own)(const struct layer *l, long back) {
+  return NAME(sums)(l, back) + NAME(reads)(l, back);
+}
 long NAME(room)(const struct layer *l, long back) {
-  return NAME(panels)(l) + l->threads * NAME(sums)(l, back);
+  return NAME(panels)(l) + l->threads * NAME(own)(l, back);
 }
 
 #define UNITS(back)                                                    \
   const long blocks = NAME(blocks)(l);                                  \
   const long first = blocks * THREAD / THREADS;                         \
   const long last = blocks * (THREAD + 1) / THREADS;                    \
-  REAL *own = room + NAME(panels)(l) + THREAD * NAME(sums)(l, back);    \
+  REAL *own = room + NAME(panels)(l) + THREAD * NAME(own)(l, back);     \
   VEC(*sum)[CHUNK][2] = (VEC(*)[CHUNK][2])own
 
 #define EACH_CELL(run, ...)                                          \
@@ -281,24 +301,25 @@ long NAME(room)(const struct layer *l, long back) {
   }
 
 void NAME(forward)(const struct layer *l, REAL *room, REAL *gates, const REAL *bias,
-                   const REAL *u, const REAL *z0, REAL *carry, const REAL *eps, REAL *z,
-                   REAL *carries) {
+                   const REAL *u, const REAL *z0, REAL *carry, const REAL *eps,
+                   const REAL *mask, REAL *z, REAL *carries) {
 #pragma omp parallel num_threads((int)l->threads)
   {
     UNITS(0);
-    EACH_CELL(NAME(forward_units), l, first, last, sum, gates, bias, u, room, z0, carry, eps, z,
-              carries)
+    REAL *read = own + NAME(sums)(l, 0);
+    EACH_CELL(NAME(forward_units), l, first, last, sum, gates, bias, u, room, read, z0, carry, eps,
+              mask, z, carries)
   }
 }
 
 void NAME(backward)(const struct layer *l, REAL *room, const REAL *gates, const REAL *u,
-                    const REAL *z0, const REAL *carry0, const REAL *eps, const REAL *z,
-                    const REAL *carries, const REAL *d_z, REAL *d_state, REAL *d_carry,
-                    REAL *d_gates) {
+                    const REAL *z0, const REAL *carry0, const REAL *eps, const REAL *mask,
+                    const REAL *z, const REAL *carries, const REAL *d_z, REAL *d_state,
+                    REAL *d_carry, REAL *d_gates) {
 #pragma omp parallel num_threads((int)l->threads)
   {
     UNITS(1);
-    EACH_CELL(NAME(backward_units), l, first, last, sum, gates, u, room, z0, carry0, eps, z,
+    EACH_CELL(NAME(backward_units), l, first, last, sum, gates, u, room, z0, carry0, eps, mask, z,
               carries, d_z, d_state, d_carry, d_gates)
   }
 }

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from noisin.recurrent.kernels.plan import CELLS, Plan
+from noisin.recurrent.cell import CellSpec
+from noisin.recurrent.kernels.plan import Plan
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward
 _tanh_backward = torch.ops.aten.tanh_backward
@@ -29,6 +30,7 @@ def forward(
     w_hh: Tensor,
     w_hr: Tensor | None,
     eps: Tensor,
+    mask: Tensor | None,
     state: list[Tensor],
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
@@ -36,7 +38,7 @@ def forward(
 
     Returns z and, where the cell has one and it is to be kept, the carry of all steps, as rows.
     """
-    cell = CELLS[plan.cell]
+    cell = plan.cell
     z0, carry = state[0], state[1] if cell.carry else None
     H = w_hh.shape[0] // cell.recurrent
     z = torch.empty_like(eps)
@@ -45,7 +47,8 @@ def forward(
     for i, t in enumerate(plan.order):
         rows, n = plan.rows(t), plan.sizes[t]
         gate, before = gates[rows], plan.before(i, z, z0)
-        gate[:, -cell.recurrent * H :].addmm_(before, w_hh.t())
+        read = before if mask is None else before * mask[rows]
+        gate[:, -cell.recurrent * H :].addmm_(read, w_hh.t())
         h = _activate(plan.cell, gate, before if carry is None else carry[:n], H)
         if carries is not None:
             carries[rows] = carry[:n]  # type: ignore[index]
@@ -65,22 +68,22 @@ def _add_bias(gates: Tensor, bias: Tensor | None, inputs: int) -> None:
         gates.add_(bias)
 
 
-def _activate(cell: str, gate: Tensor, carry: Tensor, H: int) -> Tensor:
+def _activate(cell: CellSpec, gate: Tensor, carry: Tensor, H: int) -> Tensor:
     """Gates to activations, in place; the carry to the next one, in place; returns h."""
-    if cell == "lstm":
+    if cell.name == "lstm":
         gate[:, : 2 * H].sigmoid_()
         i, f, g, o = gate.chunk(4, dim=1)
         g.tanh_()
         o.sigmoid_()
         carry.mul_(f).addcmul_(i, g)
         return carry.tanh().mul_(o)
-    if cell.startswith("gru"):
+    if cell.name == "gru":
         n, r, u, m = gate.chunk(4, dim=1)
         gate[:, H : 3 * H].sigmoid_()
         n.addcmul_(r, m).tanh_()
         h = torch.lerp(n, carry, u)
-        return carry.copy_(h) if cell == "gru-read" else h
-    return getattr(gate, f"{cell}_")()  # type: ignore[no-any-return]
+        return carry.copy_(h) if cell.carry else h
+    return getattr(gate, f"{cell.arguments['nonlinearity']}_")()  # type: ignore[no-any-return]
 
 
 def backward(
@@ -89,6 +92,7 @@ def backward(
     w_hh: Tensor,
     w_hr: Tensor | None,
     eps: Tensor,
+    mask: Tensor | None,
     state: list[Tensor],
     z: Tensor,
     carries: Tensor | None,
@@ -99,7 +103,7 @@ def backward(
 
     ``d_state`` holds the gradients of the final state, and in the end those of the initial one.
     """
-    cell = CELLS[plan.cell]
+    cell = plan.cell
     H = w_hh.shape[0] // cell.recurrent
     d_before, d_carry = d_state[0], d_state[1] if cell.carry else None
     d_gates, to_carry = _factors(plan, gates, state, z, carries, H)
@@ -113,7 +117,7 @@ def backward(
             d_projected[rows] = d_h
             d_h = d_h @ w_hr
         gate = d_gates[rows].view(n, cell.slots, H)
-        if plan.cell == "lstm":
+        if cell.name == "lstm":
             d_c = d_carry[:n].addcmul_(d_h, to_carry[rows])  # type: ignore[index]
             gate[:, :3].mul_(d_c.unsqueeze(1))
             gate[:, 3].mul_(d_h)
@@ -126,7 +130,9 @@ def backward(
                 torch.mul(d_h, gates[rows, 2 * H : 3 * H], out=d_carry[:n])
         recurrent = d_gates[rows, -cell.recurrent * H :]
         torch.mm(recurrent, w_hh, out=d_before[:n])
-        if plan.cell == "gru-state":
+        if mask is not None:
+            d_before[:n].mul_(mask[rows])
+        if cell.name == "gru" and not cell.carry:
             d_before[:n].addcmul_(d_h, gates[rows, 2 * H : 3 * H])
     return d_gates, d_projected
 
@@ -136,9 +142,9 @@ def _factors(
 ) -> tuple[Tensor, Tensor]:
     """The derivatives of all gates up to what flows back, and of c by h for the LSTM."""
     if len(gates[0]) == H:
-        return _slope(plan.cell, gates), gates
+        return _slope(plan.cell.arguments["nonlinearity"], gates), gates
     factors = torch.empty_like(gates)
-    if plan.cell == "lstm" and carries is not None:
+    if plan.cell.name == "lstm" and carries is not None:
         i, f, g, o = gates.chunk(4, dim=1)
         f_i, f_f, f_g, f_o = factors.chunk(4, dim=1)
         squashed = carries.tanh()

@@ -14,19 +14,28 @@ from torch import Tensor
 
 from noisin.recurrent.functional import States, Weights
 from noisin.recurrent.kernels import eager, native, reference
-from noisin.recurrent.kernels.plan import CELLS, Plan
+from noisin.recurrent.kernels.plan import Plan
 
 # The product of many rows is a tenth faster in pieces of this many.
 _ROWS = 512
 
 
 def run(
-    plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights, compiled: bool
+    plan: Plan,
+    x: Tensor,
+    eps: Tensor,
+    state: States,
+    w: Weights,
+    mask: Tensor | None = None,
+    *,
+    compiled: bool,
 ) -> tuple[Tensor, States]:
     """All z as rows ``(S, H)`` and the final state, as :func:`.reference.run`."""
     recurrence = native if compiled else eager
     keep = torch.is_grad_enabled()
-    z, *carry = _Layer.apply(plan, recurrence, keep, x, eps, *_pair(state), *w)  # type: ignore[no-untyped-call]
+    z, *carry = _LayerFunction.apply(  # type: ignore[no-untyped-call]
+        plan, recurrence, keep, x, eps, mask, *_pair(state), *w
+    )
     return z, (plan.last(z), *carry[: len(state) - 1])
 
 
@@ -34,15 +43,16 @@ def _pair(state: States) -> tuple[Tensor, Tensor | None]:
     return state[0], state[1] if len(state) > 1 else None
 
 
-class _Layer(torch.autograd.Function):
+class _LayerFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: Plan, recurrence: ModuleType, keep: bool, *inputs: Any) -> Any:
-        x, eps, z0, carry0, *weights = inputs
+        x, eps, mask, z0, carry0, *weights = inputs
         w, eps, z0 = Weights(*weights), eps.contiguous(), z0.contiguous()
+        mask = None if mask is None else mask.contiguous()
         state = [z0] if carry0 is None else [z0, _copy(carry0)]
         gates, bias = _project(plan, x, w), _bias(plan, w)
         z, carries = recurrence.forward(
-            plan, gates, bias, w.w_hh.contiguous(), w.w_hr, eps, state, keep
+            plan, gates, bias, w.w_hh.contiguous(), w.w_hr, eps, mask, state, keep
         )
         if keep:
             ctx.save_for_backward(*inputs, gates, z, carries)
@@ -54,22 +64,22 @@ class _Layer(torch.autograd.Function):
         *inputs, gates, z, carries = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is asked for, and the buffers have none
             return None, None, None, *_differentiable(ctx, inputs, d_outputs)
-        x, eps, z0, carry0, *weights = inputs
-        w = Weights(*weights)
+        x, eps, mask, z0, carry0, *weights = inputs
+        w, mask = Weights(*weights), None if mask is None else mask.contiguous()
         d_state = [_copy(z0).zero_(), *map(_copy, d_outputs[1:])]
         state = [s.contiguous() for s in (z0, carry0) if s is not None]
         d_z = d_outputs[0].contiguous()
         d_gates, d_projected = ctx.recurrence.backward(
-            ctx.plan, gates, w.w_hh.contiguous(), w.w_hr, eps.contiguous(), state, z, carries,
-            d_z, d_state,
+            ctx.plan, gates, w.w_hh.contiguous(), w.w_hr, eps.contiguous(), mask, state, z,
+            carries, d_z, d_state,
         )  # fmt: skip
         needs = ctx.needs_input_grad[3:]
-        d_x, *d_weights = _products(ctx.plan, needs, x, z, z0, w, d_gates)
-        if d_projected is not None and needs[8]:
+        d_x, *d_weights = _products(ctx.plan, needs, x, z, z0, mask, w, d_gates)
+        if d_projected is not None and needs[9]:
             H = w.w_hh.shape[0] // 4
             d_weights[4] = d_projected.t() @ (gates[:, 3 * H :] * carries.tanh())
         d_z0, d_carry0 = d_state if carry0 is not None else (d_state[0], None)
-        return None, None, None, d_x, None, d_z0, d_carry0, *d_weights
+        return None, None, None, d_x, None, None, d_z0, d_carry0, *d_weights
 
 
 def _copy(value: Tensor) -> Tensor:
@@ -80,9 +90,9 @@ def _differentiable(ctx: Any, inputs: list[Any], d_outputs: tuple[Tensor, ...]) 
     """The gradients as a graph of their own, from the reference."""
     # Views, so that one input that depends on another is not differentiated through it.
     views: list[Any] = [None if v is None else v.view_as(v) for v in inputs]
-    x, eps, z0, carry0, *weights = views
+    x, eps, mask, z0, carry0, *weights = views
     state = (z0,) if carry0 is None else (z0, carry0)
-    z, final = reference.run(ctx.plan, x, eps, state, Weights(*weights))
+    z, final = reference.run(ctx.plan, x, eps, state, Weights(*weights), mask)
     needed = [k for k, need in enumerate(ctx.needs_input_grad[3:]) if need]
     gradients = torch.autograd.grad(
         (z, *final[1:]),
@@ -97,7 +107,7 @@ def _differentiable(ctx: Any, inputs: list[Any], d_outputs: tuple[Tensor, ...]) 
 
 def _project(plan: Plan, x: Tensor, w: Weights) -> Tensor:
     """The input's part of the gates of all steps, ``(S, slots · H)``; the bias is yet to come."""
-    cell = CELLS[plan.cell]
+    cell = plan.cell
     if cell.inputs == cell.slots:
         return torch.mm(x, w.w_ih.t())
     H = w.w_hh.shape[0] // cell.recurrent
@@ -110,7 +120,7 @@ def _bias(plan: Plan, w: Weights) -> Tensor | None:
     """The bias of all slots."""
     if w.b_ih is None or w.b_hh is None:
         return None
-    cell = CELLS[plan.cell]
+    cell = plan.cell
     if cell.inputs == cell.slots:
         return w.b_ih + w.b_hh
     H = len(w.b_hh) // cell.recurrent
@@ -123,17 +133,27 @@ def _rolled(w: Tensor, H: int) -> Tensor:
 
 
 def _products(
-    plan: Plan, needs: tuple[bool, ...], x: Tensor, z: Tensor, z0: Tensor, w: Weights, d: Tensor
+    plan: Plan,
+    needs: tuple[bool, ...],
+    x: Tensor,
+    z: Tensor,
+    z0: Tensor,
+    mask: Tensor | None,
+    w: Weights,
+    d: Tensor,
 ) -> list[Tensor | None]:
     """Gradients of x and of the weights from those of the gates: one product each."""
-    cell = CELLS[plan.cell]
+    cell = plan.cell
     H = w.w_hh.shape[0] // cell.recurrent
     gru = cell.inputs != cell.slots
     d_input, d_recurrent = d[:, : cell.inputs * H], d[:, -cell.recurrent * H :]
-    need_x, _, _, _, need_ih, need_hh, need_b_ih, need_b_hh, _ = needs
+    need_x, _, _, _, _, need_ih, need_hh, need_b_ih, need_b_hh, _ = needs
     d_x = _by_rows(d_input, _rolled(w.w_ih, H) if gru else w.w_ih) if need_x else None
     d_ih = (x.t() @ d_input).t() if need_ih else None  # faster than its transpose
-    d_hh = (plan.shift(z, z0).t() @ d_recurrent).t() if need_hh else None
+    d_hh = None
+    if need_hh:
+        read = plan.shift(z, z0)  # a copy
+        d_hh = ((read if mask is None else read.mul_(mask)).t() @ d_recurrent).t()
     d_b_ih = d_b_hh = None
     if need_b_ih or need_b_hh:
         d_b = d.sum(0)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from noisin.errors import InvalidValue
 from noisin.recurrent.kernels import build
-from noisin.recurrent.kernels.plan import CELLS, Plan
+from noisin.recurrent.kernels.plan import Plan
 
 _SUFFIX = {torch.float32: "float", torch.float64: "double"}
 # Below so many multiplications a step, two threads wait for each other longer than they work.
@@ -33,11 +33,11 @@ class Tiling(NamedTuple):
     block: int  # hidden units at a time
 
 
-class _Layer(ctypes.Structure):
+class _Call(ctypes.Structure):
     _fields_ = (
         *(
             (name, ctypes.c_long)
-            for name in ("cell", "additive", "reverse", "T", "N", "H", "threads")
+            for name in ("cell", "additive", "reverse", "T", "N", "H", "threads", "masked")
         ),
         ("offset", ctypes.c_void_p),
     )
@@ -60,10 +60,10 @@ def load(path: Path) -> None:
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     for suffix in _SUFFIX.values():
         room = getattr(loaded, f"room_{suffix}")
-        room.argtypes, room.restype = [ctypes.POINTER(_Layer), ctypes.c_long], ctypes.c_long
-        for name, tensors in (("forward", 9), ("backward", 12)):
+        room.argtypes, room.restype = [ctypes.POINTER(_Call), ctypes.c_long], ctypes.c_long
+        for name, tensors in (("forward", 10), ("backward", 13)):
             function = getattr(loaded, f"{name}_{suffix}")
-            function.argtypes = [ctypes.POINTER(_Layer), *[ctypes.c_void_p] * tensors]
+            function.argtypes = [ctypes.POINTER(_Call), *[ctypes.c_void_p] * tensors]
             function.restype = None
     return loaded
 
@@ -89,6 +89,7 @@ def forward(
     w_hh: Tensor,
     _: Tensor | None,
     eps: Tensor,
+    mask: Tensor | None,
     state: list[Tensor],
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
@@ -97,8 +98,8 @@ def forward(
     z = torch.empty_like(eps)
     carries = None if carry is None or not keep else torch.empty_like(eps)
     _call(
-        "forward", plan, w_hh, gates=gates, bias=bias, u=w_hh, z0=z0, carry=carry, eps=eps, z=z,
-        carries=carries,
+        "forward", plan, w_hh, gates=gates, bias=bias, u=w_hh, z0=z0, carry=carry, eps=eps,
+        mask=mask, z=z, carries=carries,
     )  # fmt: skip
     return z, carries
 
@@ -109,6 +110,7 @@ def backward(
     w_hh: Tensor,
     _: Tensor | None,
     eps: Tensor,
+    mask: Tensor | None,
     state: list[Tensor],
     z: Tensor,
     carries: Tensor | None,
@@ -120,8 +122,8 @@ def backward(
     d_carry = d_state[1] if len(d_state) > 1 else torch.empty_like(d_state[0])
     d_gates = torch.empty_like(gates)
     _call(
-        "backward", plan, w_hh, gates=gates, u=w_hh, z0=z0, carry=carry0, eps=eps, z=z,
-        carries=carries, d_z=d_z, d_state=d_state[0], d_carry=d_carry, d_gates=d_gates,
+        "backward", plan, w_hh, gates=gates, u=w_hh, z0=z0, carry=carry0, eps=eps, mask=mask,
+        z=z, carries=carries, d_z=d_z, d_state=d_state[0], d_carry=d_carry, d_gates=d_gates,
     )  # fmt: skip
     return d_gates, None
 
@@ -131,9 +133,9 @@ def _call(name: str, plan: Plan, w_hh: Tensor, **tensors: Tensor | None) -> None
     _check(name, plan, w_hh, tensors)
     H, T, N, dtype = w_hh.shape[1], len(plan.sizes), plan.N, w_hh.dtype
     offsets = (ctypes.c_long * (T + 1))(*plan.offsets)
-    layer = _Layer(
-        CELLS[plan.cell].code, plan.mode == "additive", plan.reverse, T, N, H, _threads(plan, w_hh),
-        ctypes.addressof(offsets),
+    layer = _Call(
+        plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, _threads(plan, w_hh),
+        tensors["mask"] is not None, ctypes.addressof(offsets),
     )  # fmt: skip
     loaded, suffix = library(), _SUFFIX[dtype]
     size: int = getattr(loaded, f"room_{suffix}")(ctypes.byref(layer), name == "backward")
@@ -152,8 +154,8 @@ def _threads(plan: Plan, w_hh: Tensor) -> int:
 
 def _check(name: str, plan: Plan, w_hh: Tensor, tensors: dict[str, Tensor | None]) -> None:
     """Raise unless every tensor is what the library takes it for: it reads and writes on trust."""
-    H, cell = w_hh.shape[1], CELLS[plan.cell]
-    optional = {"bias", *(() if cell.carry else ("carry", "carries"))}
+    H, cell = w_hh.shape[1], plan.cell
+    optional = {"bias", "mask", *(() if cell.carry else ("carry", "carries"))}
     if name == "forward":  # which keeps the carries of all steps for a backward only
         optional.add("carries")
     kind = (w_hh.dtype, torch.device("cpu"), True)
@@ -176,7 +178,7 @@ def _check(name: str, plan: Plan, w_hh: Tensor, tensors: dict[str, Tensor | None
 
 def _shapes(plan: Plan, slots: int, recurrent: int, H: int) -> dict[str, tuple[int, ...]]:
     S, N = plan.offsets[-1], plan.N
-    rows = dict.fromkeys(("eps", "z", "carries", "d_z"), (S, H))
+    rows = dict.fromkeys(("eps", "mask", "z", "carries", "d_z"), (S, H))
     states = dict.fromkeys(("z0", "carry", "d_state", "d_carry"), (N, H))
     gates = dict.fromkeys(("gates", "d_gates"), (S, slots * H))
     return {"u": (recurrent * H, H), "bias": (slots * H,), **rows, **states, **gates}

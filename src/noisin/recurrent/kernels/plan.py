@@ -5,37 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from noisin.recurrent.cell import CellSpec
 from noisin.recurrent.functional import Mode
 from noisin.recurrent.layout import require_sizes
-
-
-class Cell(NamedTuple):
-    """How a cell lays out its gates: in slots of H columns.
-
-    The input adds to the first ``inputs`` slots and the recurrence to the last ``recurrent``. Of a
-    GRU the slots are n, r, u and m, the state's part of n: ``n = tanh(n_x + r m)``.
-    """
-
-    code: int
-    slots: int = 1
-    inputs: int = 1
-    recurrent: int = 1
-    carry: bool = False  # whether it has a clean state beside z
-
-
-CELLS = {
-    "tanh": Cell(0),
-    "relu": Cell(1),
-    "sigmoid": Cell(2),
-    "lstm": Cell(3, 4, 4, 4, carry=True),
-    "gru-read": Cell(4, 4, 3, 3, carry=True),
-    "gru-state": Cell(5, 4, 3, 3),
-}
 
 
 @dataclass(frozen=True)
@@ -46,7 +22,7 @@ class Plan:
     have fewer rows than the one before it, never more.
     """
 
-    cell: str
+    cell: CellSpec
     mode: Mode
     sizes: tuple[int, ...]
     reverse: bool = False

@@ -2,8 +2,8 @@
 
 ``python -m noisin.recurrent.kernels.trial LIBRARY`` exits with 0 if it is right.
 
-Every cell, noise, direction and precision, forward and backward, against the reference. The shapes
-are those at the edges of the kernel's own tiles, of which it tells the sizes.
+Every cell, noise, mask, direction and precision, forward and backward, against the reference. The
+shapes are those at the edges of the tiles of the kernel, which states their sizes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from noisin.recurrent.cell import KERNEL_CELLS, CellSpec
 from noisin.recurrent.functional import Weights
 from noisin.recurrent.kernels import layer, native, reference
 from noisin.recurrent.kernels.native import Tiling
-from noisin.recurrent.kernels.plan import CELLS, Plan
+from noisin.recurrent.kernels.plan import Plan
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
 FEATURES = 3
@@ -29,12 +30,20 @@ FEATURES = 3
 def passes() -> bool:
     """Whether the loaded library reproduces the reference."""
     generator = torch.Generator().manual_seed(1111)
-    kinds = itertools.product(CELLS, ("multiplicative", "additive"), (False, True))
     return all(
-        _agrees(Plan(cell, mode, sizes, reverse), H, dtype, generator)  # type: ignore[arg-type]
-        for (cell, mode, reverse), dtype in itertools.product(kinds, TOLERANCE)
+        _agrees(Plan(cell, mode, sizes, reverse), H, masked, dtype, generator)  # type: ignore[arg-type]
+        for (cell, mode, reverse, masked), dtype in itertools.product(_kinds(), TOLERANCE)
         for sizes, H in _shapes(native.tiling(dtype))
     )
+
+
+def _kinds() -> Iterator[tuple[CellSpec, str, bool, bool]]:
+    """Every cell, noise and direction, and with masks every cell and direction."""
+    for cell, reverse in itertools.product(KERNEL_CELLS.values(), (False, True)):
+        yield cell, "multiplicative", reverse, False
+        yield cell, "additive", reverse, False
+        if cell.masks:
+            yield cell, "multiplicative", reverse, True
 
 
 def _shapes(tiling: Tiling) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -46,8 +55,10 @@ def _shapes(tiling: Tiling) -> Iterator[tuple[tuple[int, ...], int]]:
         yield (tall + 1, tall, tall), H
 
 
-def _agrees(plan: Plan, H: int, dtype: torch.dtype, generator: torch.Generator) -> bool:
-    cell, S = CELLS[plan.cell], sum(plan.sizes)
+def _agrees(
+    plan: Plan, H: int, masked: bool, dtype: torch.dtype, generator: torch.Generator
+) -> bool:
+    cell, S = plan.cell, sum(plan.sizes)
 
     def draw(*shape: int) -> Tensor:
         value = torch.randn(shape, dtype=dtype, generator=generator)
@@ -59,7 +70,8 @@ def _agrees(plan: Plan, H: int, dtype: torch.dtype, generator: torch.Generator) 
     state = tuple(draw(plan.N, H) for _ in range(2 if cell.carry else 1))
     inputs = [x, *state, *weights]
     found = []
-    given = (plan, x, eps, state, Weights(*weights))
+    mask = draw(S, H).detach() if masked else None
+    given = (plan, x, eps, state, Weights(*weights), mask)
     for z, final in (reference.run(*given), layer.run(*given, compiled=True)):
         total = (z * z).sum() + sum((s * s).sum() for s in final)
         gradients = torch.autograd.grad(total, inputs)

@@ -20,10 +20,13 @@
 #define NAME(x) x##_double
 #include "calls.h"
 
-enum factor { CELL, DOUBLE, ADDITIVE, REVERSE, STEPS, PACKING, UNITS, THREADS, BIAS, KEEP, FACTORS };
-static const int levels[FACTORS] = {6, 2, 2, 2, 2, 3, 5, 4, 2, 2};
+enum factor {
+  CELL, DOUBLE, ADDITIVE, REVERSE, STEPS, PACKING, UNITS, THREADS, BIAS, KEEP, MASK, FACTORS
+};
+static const int levels[FACTORS] = {6, 2, 2, 2, 2, 3, 5, 4, 2, 2, 2};
 static const char *const names[FACTORS] = {"cell",  "double",  "additive", "reverse", "steps",
-                                           "packing", "units", "threads",  "bias",    "keep"};
+                                           "packing", "units", "threads",  "bias",    "keep",
+                                           "mask"};
 static const double most_work = 5e5, tolerance[] = {2e-5, 1e-12};
 
 static uint64_t stream;
@@ -77,7 +80,7 @@ static void compare(const char *what, const int *at, const struct layer *l, cons
 /* How many numbers each array of struct values has, in its order. */
 static void set_sizes(const struct layer *l, long *sizes) {
   const long H = l->H, gates = slots_of(l->cell) * H, S = l->offset[l->T], N = l->N;
-  const long all[] = {S * gates, gates, recurrent_of(l->cell) * H * H, N * H, N * H, S * H,
+  const long all[] = {S * gates, gates, recurrent_of(l->cell) * H * H, N * H, N * H, S * H, S * H,
                       S * H,     S * H, S * H,                         N * H, N * H, S * gates};
   memcpy(sizes, all, sizeof(all));
 }
@@ -137,7 +140,8 @@ static void check(const struct layer *l, const int *at, const struct values *giv
 static void try(const int *at, long N, int all_threads) {
   long offset[4];
   set_offsets(at, N, offset);
-  struct layer l = {at[CELL], at[ADDITIVE], at[REVERSE], steps(at), N, units(at), 1, offset};
+  struct layer l = {at[CELL], at[ADDITIVE], at[REVERSE], steps(at), N, units(at), 1, at[MASK],
+                    offset};
   struct values given = inputs(&l, at), expected = copied(&l, &given), back = {0};
   plain_forward(&l, &expected);
   for (int level = 0; level < levels[THREADS]; ++level) {
@@ -166,7 +170,7 @@ static long product(long N) {
   long cases = 0;
   int at[FACTORS] = {0};
   for (int f = 0; f < FACTORS;) {
-    at[BIAS] = (int)(draw() % 2);
+    at[BIAS] = (int)(draw() % 2), at[MASK] = (int)(draw() % 2);
     at[KEEP] = 1;
     if (work(at, N) <= most_work) try(at, N, 1), cases += levels[THREADS];
     for (f = 0; f < FACTORS && (f >= THREADS || ++at[f] == levels[f]); ++f) at[f] = 0;
@@ -181,7 +185,7 @@ int main(int count, char **arguments) {
   const long first = atol(arguments[2]), last = atol(arguments[3]);
   long cases = 0;
   for (long N = first; N <= last; ++N) {
-    stream = (uint64_t)N;
+    stream = (uint64_t)(3000 + N);
     cases += all ? product(N) : pairwise(N, seen);
   }
   for (int f = 0; f < FACTORS && !all; ++f)

@@ -9,15 +9,16 @@
 enum cell { TANH, RELU, SIGMOID, LSTM, GRU_READ, GRU_STATE };
 
 struct layer { /* as the kernel has it */
-  long cell, additive, reverse, T, N, H, threads;
+  long cell, additive, reverse, T, N, H, threads, masked;
   const long *offset;
 };
 
-#define ARRAYS 12
+#define ARRAYS 13
 struct values {
   union {
     struct {
-      double *gates, *bias, *u, *z0, *carry, *eps, *z, *carries, *d_z, *d_state, *d_carry, *d_gates;
+      double *gates, *bias, *u, *z0, *carry, *eps, *mask, *z, *carries, *d_z, *d_state, *d_carry,
+          *d_gates;
     };
     double *array[ARRAYS];
   };
@@ -35,6 +36,10 @@ static long row_of(const struct layer *l, long n, long i) { /* of the i-th step;
   return row < l->offset[t + 1] ? row : -1;
 }
 
+UNCHECKED static double factor(const struct layer *l, const struct values *v, long row, long k) {
+  return l->masked ? v->mask[row * l->H + k] : 1;
+}
+
 UNCHECKED static void plain_step(const struct layer *l, struct values *v, long row, double *state,
                                  double *carry) {
   const long H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
@@ -46,7 +51,8 @@ UNCHECKED static void plain_step(const struct layer *l, struct values *v, long r
       if (v->bias) s[g] += v->bias[g * H + j];
       double product = 0;
       if (g >= G - R)
-        for (long k = 0; k < H; ++k) product += v->u[((g - G + R) * H + j) * H + k] * state[k];
+        for (long k = 0; k < H; ++k)
+          product += v->u[((g - G + R) * H + j) * H + k] * state[k] * factor(l, v, row, k);
       s[g] += product;
     }
     if (l->cell == LSTM) {
@@ -111,7 +117,7 @@ UNCHECKED static void plain_step_back(const struct layer *l, struct values *v, l
   }
   const double *d = v->d_gates + row * G * H + (G - R) * H;
   for (long j = 0; j < R * H; ++j)
-    for (long k = 0; k < H; ++k) along[k] += d[j] * v->u[j * H + k];
+    for (long k = 0; k < H; ++k) along[k] += d[j] * v->u[j * H + k] * factor(l, v, row, k);
   for (long k = 0; k < H; ++k) d_state[k] = along[k];
   free(along);
 }
