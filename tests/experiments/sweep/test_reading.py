@@ -167,7 +167,7 @@ WRONG = {
     "grid = 3": "[grid] must hold lists by name, got 3",
     "[grid]\nseed = 1": "[grid]: seed must be a list of values, got 1",
     "[grid]\nseed = []": "[grid]: seed must be a list of values, got []",
-    "[grid]\ntrain.lrr = [1]": "point lrr-1: config: train.lrr is no setting. Did you mean lr?",
+    "[grid]\ntrain.lrr = [1]": "point lrr-1: config: train.lrr is not a setting. Did you mean lr?",
     "[grid]\ntrain.epochs = [1, 0]": "epochs-0: config: train.epochs must be 1 or more",
     "[grid]\nnoise.std = [nan]": "noise.std must be a finite number, got nan",
     "[grid]\ntrain.lr = [1, 1.0]": "two points are the same run",
@@ -195,10 +195,10 @@ WRONG = {
     "[search]\ntrials = 1\ntrain.bptt = {low = 0, high = 3}": "train.bptt must be 1 or more, got 0",
     "[search]\ntrials = 1\nnoise.gamma = {low = 0, high = 3}\nnoise.family = {choices = "
     "['gaussian', 'bernoulli']}": "gamma is the keep probability",
-    "[search]\ntrials = 1\nno.thing = {low = 0, high = 3}": "no is no setting",
+    "[search]\ntrials = 1\nno.thing = {low = 0, high = 3}": "no is not a setting",
     "pruning = 3\n[grid]\nseed=[1]": "pruning must be a section of settings, got 3",
     "[pruning]\nfactor = 1\n[grid]\nseed=[1]": "pruning.factor must be 2 or more, got 1",
-    "[pruning]\nfaktor = 1\n[grid]\nseed=[1]": "pruning.faktor is no setting",
+    "[pruning]\nfaktor = 1\n[grid]\nseed=[1]": "pruning.faktor is not a setting",
     "[grid": "is not TOML",
 }  # fmt: skip
 
