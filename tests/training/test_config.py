@@ -79,6 +79,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"model": {"head": {"experts": 3}}}, "config: model.head.kind is missing."),
     ({"model": {"head": {"kind": "mixture"}}}, "model.head.kind must be linear or package.module"),
     ({"model": {"head": {"kind": "a:B", "x": float("nan")}}}, "must have arguments that JSON can"),
+    ({"model": {"head": {"kind": "a:B", "x": "\ud800"}}}, "must have arguments that JSON can"),
+    ({"model": {"head": {"kind": "a:B", "x": object()}}}, "must have arguments that JSON can"),
     ({"train": {"terms": {"a:B": -1}}}, "train.terms.a:B must be 0 or more, got -1."),
     ({"train": {"terms": {"a:B": "x"}}}, "train.terms.a:B must be a number, got 'x'."),
     ({"train": {"terms": {"activation": 1}}}, "package.module:Class, got 'activation'."),
@@ -330,8 +332,11 @@ def test_pydantic_called_by_others() -> None:
     assert str(explain(error.value)) == ("config: train.epochs must be a whole number, got 'six'.")
 
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+scalars = (
+    st.just("a.b:C") | st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+)
 names = st.sampled_from(["train", "noise", "model", "data", "seed", "lr", "gamma", "epochs", "K"])
+names |= st.sampled_from(["own", "zoneout", "p_h", "head", "kind", "terms", "a.b:C", "task"])
 values = st.recursive(
     scalars,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names | st.text(max_size=4), inner),

@@ -117,6 +117,30 @@ def test_any_setting_can_be_swept(tmp_path: Path) -> None:
     assert len({config.hash() for config in configs(chosen).values()}) == 4
 
 
+def test_optional_sections_can_be_swept(tmp_path: Path) -> None:
+    chosen = read(
+        tmp_path,
+        """
+        [grid]
+        model.zoneout.p_h = [0.0, 0.1]
+        [grid.train.terms]
+        "mine.terms:Slow" = [1, 2.5]
+        """,
+    )
+    found = [
+        (config.model.zoneout, dict(config.train.terms)) for config in configs(chosen).values()
+    ]
+    assert [terms["mine.terms:Slow"] for _, terms in found] == [1.0, 2.5, 1.0, 2.5]
+    assert [zoneout and zoneout.p_h for zoneout, _ in found] == [None, None, 0.1, 0.1]
+    text = '[search]\ntrials = 1\ntrain.terms."mine.terms:Slow" = {low = 0.1, high = 1}'
+    assert list(
+        read(tmp_path, text)
+        .searched({'train.terms."mine.terms:Slow"': 0.5})
+        .runs[0]
+        .config.train.terms
+    ) == ["mine.terms:Slow"]
+
+
 def test_a_search(tmp_path: Path) -> None:
     chosen = read(
         tmp_path,

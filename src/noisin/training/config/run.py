@@ -96,7 +96,7 @@ class RunConfig(Section):
 
     def to_json(self) -> str:
         """All settings, as JSON; optional ones that are off are left out."""
-        return json.dumps(dump(self), indent=2) + "\n"
+        return json.dumps(dump(self), indent=2, ensure_ascii=False) + "\n"
 
     def hash(self, limits: bool = True) -> str:
         """The sha256 of all that can change a result; without ``limits``, only of its course."""
