@@ -188,7 +188,7 @@ def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("config.json", "{", "cannot be understood"),
+        ("config.json", "{", "cannot be parsed"),
         ("config.json", '{"train": {"lr": -1}}', "train.lr must be more than 0"),
         ("metrics.jsonl", "nonsense\n", "metrics.jsonl is damaged"),
         ("metrics.jsonl", "7\n", "line 1 must be that of epoch 1, got 7"),

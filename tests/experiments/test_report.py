@@ -135,7 +135,7 @@ def test_nothing_but_damaged_records(tmp_path: Path) -> None:
     (tmp_path / "bad" / "config.json").write_text("{")
     text = Elements(render(tmp_path)).text
     assert "There are no runs here yet" in text
-    assert "config.json cannot be understood" in text
+    assert "config.json cannot be parsed" in text
 
 
 def test_records_at_the_edge(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ class TestFromDistribution:
             (lambda: MultivariateNormal(torch.zeros(2), torch.eye(2)), r"event shape \(2,\)"),
             (
                 lambda: TransformedDistribution(Normal(0.0, 1.0), TanhTransform()),
-                "does not know its mean",
+                "does not define its mean",
             ),
             (lambda: Normal, "got the class Normal"),
             (lambda: 0.5, "got 0.5"),

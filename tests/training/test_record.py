@@ -73,9 +73,9 @@ def test_metrics_are_lines_of_json(record: RunRecord) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", "{", "config.json cannot be understood"),
-        ("config.json", "[]", "must hold settings by name"),
-        ("config.json", '{"sead": 3}', "sead is no setting. Did you mean seed?"),
+        ("config.json", "{", "config.json cannot be parsed"),
+        ("config.json", "[]", "must contain settings by name"),
+        ("config.json", '{"sead": 3}', "sead is not a setting. Did you mean seed?"),
         ("summary.json", "{", "summary.json cannot be read: it is damaged .* whole file back"),
         ("environment.json", "3", "environment.json must hold a JSON object, got 3"),
         ("metrics.jsonl", "nonsense\n{}\n", "metrics.jsonl is damaged"),

@@ -52,7 +52,7 @@ def nested(flags: Mapping[str, str | Mapping[str, str] | None]) -> dict[str, Any
 
 
 def _typed(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Values of an open section, whose types no config knows: as TOML has them, else text."""
+    """Values of settings without a schema: numbers and booleans as in TOML, else text."""
     values: dict[str, Any] = {}
     for name, text in texts.items():
         try:
@@ -136,7 +136,7 @@ def _choices(field: FieldInfo) -> Any:
 
 
 def _names(field: FieldInfo) -> str:
-    """The names that a setting accepts beside a class, as cyclopts shows the choices of others."""
+    """The names that a setting accepts, in the form in which cyclopts shows other choices."""
     optional = (part for part in get_args(field.annotation) if get_origin(part) is Annotated)
     metadata = [*field.metadata, *(entry for part in optional for entry in get_args(part)[1:])]
     for entry in metadata:

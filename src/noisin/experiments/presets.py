@@ -1,8 +1,8 @@
-"""Settings by name, and settings from a file: TOML, one section per section of a config.
+"""Settings by name, and settings from a TOML file with the sections of a config.
 
-The names are those of the files that are shipped and of the paper's :mod:`~.recipes`.
-``base = "ptb-medium"`` lays the settings of a file over those of a preset. A section ``[compare]``
-has a sub-section for each of several runs side by side: what it has beyond the rest of the file.
+The names are those of the files in this package and of the paper's :mod:`~.recipes`.
+With ``base = "ptb-medium"`` the settings of a file override those of a preset. A section
+``[compare]`` has a sub-section for each of several runs, with the settings that only it has.
 
 >>> read("ptb-medium-gaussian").configs()["ptb-medium-gaussian"].noise.gamma
 1.1
@@ -58,18 +58,18 @@ class Preset:
         if both:
             raise InvalidValue(
                 f"{self.name}: {both[0]} is what its runs differ in, and cannot be set for all. "
-                f"Train one run, such as noisin train manual --noise.gamma 0.5, or compare with a "
-                f"file of your own."
+                f"Train one run, such as noisin train manual --noise.gamma 0.5, or write your own "
+                f"file with [compare]."
             )
 
 
 def names() -> list[str]:
-    """The presets: the files that are shipped, and the recipes."""
+    """The presets: the files in this package, and the recipes."""
     return sorted([*_files(), *recipes.RECIPES])
 
 
 def known() -> str:
-    """What the presets are called, in a few lines: too many to list, but for their pattern."""
+    """The names of the presets, in a few lines: most of them by their pattern."""
     others = [name for name in recipes.RECIPES if name.split("-")[0] not in recipes.CORPORA]
     parts = "; ".join(f"{part}: {', '.join(kinds)}" for part, kinds in recipes.PARTS.items())
     return (
@@ -121,10 +121,10 @@ def _parse(path: Path) -> dict[str, Any]:
 
 def _check_variants(path: Path, variants: Any) -> None:
     if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
-        raise InvalidValue(f"{path}: [compare] must hold sections, one for each run.")
+        raise InvalidValue(f"{path}: [compare] must contain sections, one for each run.")
     for name in variants:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
             raise InvalidValue(
-                f"{path}: a run of [compare] is named by letters, digits, '.', '-' and '_', for "
-                f"it becomes a folder; got {shown(name, 60)}."
+                f"{path}: a run of [compare] is named by letters, digits, '.', '-' and '_', "
+                f"because it becomes a folder; got {shown(name, 60)}."
             )

@@ -1,4 +1,4 @@
-"""What an injection asks of a noise, and the checks that every noise shares."""
+"""The protocol of a noise, and the checks that every noise shares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from noisin.errors import InvalidType
 
 @runtime_checkable
 class Noise(Protocol):
-    """Centred noise, as an injection asks for it. Anything with these two members will do."""
+    """Centred noise, as an injection needs it: any object with these two members."""
 
     @property
     def variance(self) -> float:
@@ -31,7 +31,7 @@ class Noise(Protocol):
 def draws(
     name: str, shape: Sequence[int], like: Tensor, generator: Generator | None
 ) -> tuple[int, ...]:
-    """The shape of draws as a tuple, or raise where they cannot be made."""
+    """Return the shape of draws as a tuple, or raise if they cannot be drawn."""
     if not isinstance(like, Tensor) or like.dtype not in checks.FLOATS:
         what = f"a tensor of {like.dtype}" if isinstance(like, Tensor) else f"{like!r:.60}"
         raise InvalidType(
@@ -51,7 +51,7 @@ def described(value: object) -> str:
 
 
 def require_noise(value: object) -> Noise:
-    """Return ``value`` if it looks like a noise, else say what to pass instead."""
+    """Return ``value`` if it looks like a noise, else raise with advice on what to pass."""
     if isinstance(value, Noise) and not isinstance(value, type | Distribution | nn.Module):
         return value
     if isinstance(value, type):

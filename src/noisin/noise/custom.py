@@ -1,4 +1,4 @@
-"""A noise of one's own: from a torch distribution, or a class that a trial draw checks."""
+"""Custom noise: from a torch distribution, or a class that a trial draw checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Centred:
         if not isinstance(d, Distribution):
             raise InvalidType(
                 f"noise.from_distribution: expected a torch.distributions.Distribution, got "
-                f"{described(d)}. For a law of your own, write a class with variance and sample."
+                f"{described(d)}. For a custom law, write a class with variance and sample."
             )
         if d.batch_shape or d.event_shape:
             raise InvalidValue(
@@ -59,7 +59,7 @@ class Centred:
             return float(moment)
         except NotImplementedError:
             raise InvalidValue(
-                f"noise.from_distribution: {self.distribution} does not know its {name}, which "
+                f"noise.from_distribution: {self.distribution} does not define its {name}, which "
                 f"centring needs. Write a class with variance and sample instead."
             ) from None
 
@@ -97,9 +97,9 @@ def from_distribution(distribution: Distribution) -> Centred:
 
 @contextmanager
 def _drawing_from(generator: Generator | None) -> Iterator[None]:
-    """Make the global stream of the generator's device continue ``generator`` for a while.
+    """Let the global stream of the generator's device continue ``generator`` inside the context.
 
-    Torch's distributions take no generator; this lends them one and gives the stream back.
+    Torch's distributions take no generator. The global stream is restored afterwards.
     """
     if generator is None:
         yield
@@ -117,8 +117,8 @@ def _drawing_from(generator: Generator | None) -> Iterator[None]:
 def probe(noise: Noise) -> None:
     """Raise unless a trial draw of a user's noise has the right form and mean zero.
 
-    The draw has a generator of its own, and the global stream is restored in case the noise does
-    not use it.
+    The draw uses a separate generator, and the global stream is restored in case the noise ignores
+    it.
     """
     name = type(noise).__name__
     variance = noise.variance

@@ -24,8 +24,8 @@ Law = tuple[Any, *tuple[float, ...]]  # a torch distribution and its parameters
 class Family(ABC):
     """One row of the paper's noise table: a law with spread ``gamma``.
 
-    What gamma means stands in the family's row of :mod:`noisin.noise.ranges`; the class states how
-    to draw, and its law.
+    The meaning of gamma is given by the family's row in :mod:`noisin.noise.ranges`; the class
+    defines how to draw, and the density.
     """
 
     gamma: float

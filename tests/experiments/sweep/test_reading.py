@@ -117,6 +117,30 @@ def test_any_setting_can_be_swept(tmp_path: Path) -> None:
     assert len({config.hash() for config in configs(chosen).values()}) == 4
 
 
+def test_optional_sections_can_be_swept(tmp_path: Path) -> None:
+    chosen = read(
+        tmp_path,
+        """
+        [grid]
+        model.zoneout.p_h = [0.0, 0.1]
+        [grid.train.terms]
+        "mine.terms:Slow" = [1, 2.5]
+        """,
+    )
+    found = [
+        (config.model.zoneout, dict(config.train.terms)) for config in configs(chosen).values()
+    ]
+    assert [terms["mine.terms:Slow"] for _, terms in found] == [1.0, 2.5, 1.0, 2.5]
+    assert [zoneout and zoneout.p_h for zoneout, _ in found] == [None, None, 0.1, 0.1]
+    text = '[search]\ntrials = 1\ntrain.terms."mine.terms:Slow" = {low = 0.1, high = 1}'
+    assert list(
+        read(tmp_path, text)
+        .searched({'train.terms."mine.terms:Slow"': 0.5})
+        .runs[0]
+        .config.train.terms
+    ) == ["mine.terms:Slow"]
+
+
 def test_a_search(tmp_path: Path) -> None:
     chosen = read(
         tmp_path,
@@ -167,7 +191,7 @@ WRONG = {
     "grid = 3": "[grid] must contain lists by name, got 3",
     "[grid]\nseed = 1": "[grid]: seed must be a list of values, got 1",
     "[grid]\nseed = []": "[grid]: seed must be a list of values, got []",
-    "[grid]\ntrain.lrr = [1]": "point lrr-1: config: train.lrr is no setting. Did you mean lr?",
+    "[grid]\ntrain.lrr = [1]": "point lrr-1: config: train.lrr is not a setting. Did you mean lr?",
     "[grid]\ntrain.epochs = [1, 0]": "epochs-0: config: train.epochs must be 1 or more",
     "[grid]\nnoise.std = [nan]": "noise.std must be a finite number, got nan",
     "[grid]\ntrain.lr = [1, 1.0]": "two points are the same run",
@@ -195,10 +219,10 @@ WRONG = {
     "[search]\ntrials = 1\ntrain.bptt = {low = 0, high = 3}": "train.bptt must be 1 or more, got 0",
     "[search]\ntrials = 1\nnoise.gamma = {low = 0, high = 3}\nnoise.family = {choices = "
     "['gaussian', 'bernoulli']}": "gamma is the keep probability",
-    "[search]\ntrials = 1\nno.thing = {low = 0, high = 3}": "no is no setting",
+    "[search]\ntrials = 1\nno.thing = {low = 0, high = 3}": "no is not a setting",
     "pruning = 3\n[grid]\nseed=[1]": "pruning must be a section of settings, got 3",
     "[pruning]\nfactor = 1\n[grid]\nseed=[1]": "pruning.factor must be 2 or more, got 1",
-    "[pruning]\nfaktor = 1\n[grid]\nseed=[1]": "pruning.faktor is no setting",
+    "[pruning]\nfaktor = 1\n[grid]\nseed=[1]": "pruning.faktor is not a setting",
     "[grid": "is not TOML",
 }  # fmt: skip
 

@@ -55,7 +55,7 @@ class Frozen(dict[str, Any]):
 def json_values(values: Any, what: str) -> Frozen:
     """Settings without a schema, such as arguments: JSON values by name, or raise."""
     try:
-        json.dumps(values, allow_nan=False)
+        text = json.dumps(values, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"must have {what} that JSON can represent: {error}.") from None
-    return Frozen(json.loads(json.dumps(values)))
+    return Frozen(json.loads(text))

@@ -43,6 +43,6 @@ def effective(config: BaseModel, limits: bool) -> dict[str, Any]:
 
 
 def sha256(settings: dict[str, Any]) -> str:
-    """The sha256 of settings, whatever their order."""
+    """The sha256 of settings, independent of their order."""
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -12,6 +12,7 @@ from noisin.training.config.choice import OneOf
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
 LARGEST_STD = math.sqrt(ranges.LARGEST_SHAPE)
+_SHAPED = " and ".join(name for name, law in ranges.LAWS.items() if "alpha" in ranges.RANGES[law])
 
 
 class ScheduleConfig(Section):
@@ -42,9 +43,7 @@ class NoiseConfig(Section):
     std: Number | None = Field(
         default=None, ge=0, le=LARGEST_STD, description="Its standard deviation, instead of gamma."
     )
-    alpha: Number | None = Field(
-        default=None, description="The shape, of gamma and beta noise only."
-    )
+    alpha: Number | None = Field(default=None, description=f"The shape, of {_SHAPED} noise only.")
     mode: Literal["multiplicative", "additive"] = Field(
         default="multiplicative", description="z = h * (1 + eps) or z = h + eps."
     )
@@ -94,7 +93,7 @@ class NoiseConfig(Section):
         if self.alpha is not None:
             if "alpha" not in ranges.RANGES[self.law]:
                 raise InvalidConfig(
-                    [("alpha", f"is the shape of gamma and beta noise; {self.family} has none.")]
+                    [("alpha", f"is the shape of {_SHAPED} noise; {self.family} has none.")]
                 )
             ranges.check(self.law, "alpha", self.alpha)
         return self

@@ -1,7 +1,7 @@
 """The settings of a run. The defaults are the paper's recipe; nothing here needs torch.
 
-A config is frozen and complete: the run's folder keeps it as ``config.json``, from which the same
-run can be made again.
+A config is frozen and complete: the folder of a run contains it as ``config.json``, from which the
+run can be repeated.
 
 >>> config = RunConfig(noise=NoiseConfig(family="gaussian", gamma=0.5), seed=7)
 >>> config.train.lr, config.noise.gamma
@@ -71,7 +71,7 @@ class RunConfig(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], source: str = "") -> Self:
-        """A config from nested values, such as a file holds; the message names their source."""
+        """A config from nested values, such as those of a file; messages name their source."""
         if not isinstance(values, Mapping):
             raise InvalidType(
                 f"config: expected settings by name, got {values!r:.60}. Pass a dict, such as "
@@ -86,24 +86,24 @@ class RunConfig(Section):
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """Read a config from a TOML file. What it leaves out has its default."""
+        """Read a config from a TOML file. Settings that it leaves out have their defaults."""
         return cls.parse(_read(path, tomllib.loads), str(path))
 
     @classmethod
     def from_json(cls, path: str | Path) -> Self:
-        """Read back what :meth:`to_json` has written to a file."""
+        """Read a config from a JSON file, as written by :meth:`to_json`."""
         return cls.parse(_read(path, parse_json), str(path))
 
     def to_json(self) -> str:
         """All settings, as JSON; optional ones that are off are left out."""
-        return json.dumps(dump(self), indent=2) + "\n"
+        return json.dumps(dump(self), indent=2, ensure_ascii=False) + "\n"
 
     def hash(self, limits: bool = True) -> str:
         """The sha256 of all that can change a result; without ``limits``, only of its course."""
         return sha256(effective(self, limits))
 
     def differences(self, other: RunConfig) -> list[str]:
-        """What makes two runs different: dotted names, with both values."""
+        """The settings in which two runs differ: dotted names, with both values."""
         mine, theirs = self.settings(), other.settings()
         return [
             f"{name} = {mine.get(name, ABSENT.get(name))!r} and "
@@ -113,7 +113,7 @@ class RunConfig(Section):
         ]
 
     def settings(self) -> dict[str, Any]:
-        """What can change a result but for the limits, by dotted name."""
+        """The settings that can change a result, without the limits, by dotted name."""
         return flat(effective(self, limits=False))
 
 
@@ -131,7 +131,7 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
     found: list[Problem] = []
     if train.objective == "penalty":
         if noise is None:
-            found.append(("train.objective", "must be noise where there is none to penalise."))
+            found.append(("train.objective", "must be noise where there is no noise to penalise."))
         elif noise.feedback or noise.noisy_layers != "last" or noise.share != "step":
             found.append(
                 (
@@ -170,7 +170,7 @@ def _task_problems(config: RunConfig) -> list[Problem]:
 
 
 def explain(error: ValidationError) -> InvalidConfig:
-    """Pydantic's error about a RunConfig as ours; where a library has called pydantic itself."""
+    """Pydantic's error about a RunConfig as ours, for a library that calls pydantic itself."""
     return InvalidConfig(problems(RunConfig, error))
 
 
@@ -181,9 +181,11 @@ def _read(path: str | Path, parse: Any) -> dict[str, Any]:
     except OSError as error:
         raise InvalidValue(f"config: cannot read {path}: {error.strerror}.") from None
     except ValueError as error:  # of either format, and of text that is not UTF-8
-        raise InvalidValue(f"config: {path} cannot be understood: {error}.") from None
+        raise InvalidValue(f"config: {path} cannot be parsed: {error}.") from None
     except RecursionError:
         raise InvalidValue(f"config: {path} is nested too deeply.") from None
     if not isinstance(values, dict):
-        raise InvalidValue(f"config: {path} must hold settings by name, got {shown(values, 60)}.")
+        raise InvalidValue(
+            f"config: {path} must contain settings by name, got {shown(values, 60)}."
+        )
     return values

@@ -1,4 +1,4 @@
-"""What the sections of a config have in common: frozen, strict, and clear about what is wrong.
+"""What the sections of a config have in common: they are frozen, strict and report clear errors.
 
 A setting comes from a flag as text and from a file as a number; both are read by the same rules.
 """
@@ -19,7 +19,7 @@ Problem = tuple[str, str]  # the dotted name of a setting, and what is wrong wit
 
 
 class InvalidConfig(InvalidValue):
-    """A config is refused. All that is wrong with it stands in one message."""
+    """A config is invalid. One message lists all of its problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -29,7 +29,7 @@ class InvalidConfig(InvalidValue):
 
 
 def _whole(value: object) -> object:
-    """An int, or text that is one; neither true, nor 6.0, nor '1_000'."""
+    """An int, or text that represents one; not true, 6.0 or '1_000'."""
     if isinstance(value, bool | float):
         raise ValueError(f"must be a whole number, got {shown(value, 60)}.")
     if isinstance(value, str):
@@ -54,7 +54,7 @@ Number = Annotated[float, BeforeValidator(_number)]
 
 
 class Section(BaseModel):
-    """A group of settings, which cannot be changed once made.
+    """A group of settings. It is immutable.
 
     >>> class Example(Section):
     ...     epochs: Whole = 200
@@ -63,7 +63,7 @@ class Section(BaseModel):
     noisin.training.config.section.InvalidConfig: config: epochs must be a whole number, got 6.5.
     >>> Example(epoch=6)
     Traceback (most recent call last):
-    noisin.training.config.section.InvalidConfig: config: epoch is no setting. Did you mean epochs?
+    noisin...InvalidConfig: config: epoch is not a setting. Did you mean epochs?
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -76,7 +76,7 @@ class Section(BaseModel):
 
 
 def problems(section: type[BaseModel], error: ValidationError) -> list[Problem]:
-    """What pydantic found wrong with ``section``, in our words and by dotted names."""
+    """The problems that pydantic found in ``section``, by dotted name and in our words."""
     found: list[Problem] = []
     for item in error.errors(include_url=False):
         name = ".".join(str(part) for part in item["loc"])
@@ -85,7 +85,7 @@ def problems(section: type[BaseModel], error: ValidationError) -> list[Problem]:
             prefix = f"{name}." if name else ""
             found += [(prefix + inner if inner else "", what) for inner, what in raised.problems]
         elif raised is not None:
-            # What a check of one setting says goes on from its name; of a section, stands alone.
+            # The message of a check of one setting continues its name; that of a section does not.
             alone = not str(raised).startswith("must ")
             found.append(("" if alone else name, str(raised)))
         else:
@@ -108,7 +108,7 @@ def _in_words(section: type[BaseModel], item: dict[str, Any]) -> str:
         near = difflib.get_close_matches(str(item["loc"][-1]), section.model_fields, n=1)
         known = ", ".join(section.model_fields)
         advice = f"Did you mean {near[0]}?" if near else f"There are: {known}."
-        return f"is no setting. {advice}"
+        return f"is not a setting. {advice}"
     if item["type"] == "literal_error":
         return f"must be {ctx['expected']}, got {shown(got, 60)}."
     if item["type"] == "finite_number":
