@@ -163,7 +163,7 @@ def test_what_is_not_a_file_is_named(
         ("metrics.jsonl line 0 valid = gone", "train", "line 1: valid is missing"),
         ("metrics.jsonl line 0 valid = 'x'", "train", "valid must be 0 or more, or null"),
         ("environment.json data = []", "evaluate", "data must be a JSON object, got []"),
-        ("vocabulary.json swapped", "generate", "holds other words, or in another order"),
+        ("vocabulary.json swapped", "generate", "contains other words, or in another order"),
         ("BEST/weights.safetensors with NaN", "evaluate", "its weights bias are not all finite"),
         ("BEST/weights.safetensors of float64", "evaluate", "are torch.float64, and the model's"),
         ("BEST/average.safetensors of int64", "resume", "are torch.int64, and the model's"),

@@ -317,5 +317,5 @@ def test_workers_that_cannot_work(
     assert in_process("sweep", path, "--out", str(out)) == 2
     said = capsys.readouterr().err
     assert "workers keep dying" in said
-    assert f"What they said is in {out / 'mine' / 'workers.log'}." in said
+    assert f"Their output is in {out / 'mine' / 'workers.log'}." in said
     assert said.count("a worker died (exit code 1)") == 5

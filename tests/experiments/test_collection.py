@@ -200,7 +200,7 @@ def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
         ("metrics.jsonl", f'{{"epoch": 1, "train": 1{"0" * 400}}}\n', "train must be 0 or more"),
         ("metrics.jsonl", "", "is not one of the 0 in metrics.jsonl"),
         ("metrics.jsonl", "[" * 100_000 + "\n", "line 1: it is nested too deeply"),
-        ("summary.json", "[]", "must hold a JSON object"),
+        ("summary.json", "[]", "must contain a JSON object"),
         ("summary.json", "{}", "summary.json is damaged: best is missing. epochs is missing."),
         ("summary.json", summary(epoch=4), "its best epoch, 4, is not one of the 3"),
         ("summary.json", summary(valid=71.0), "its best epoch, 2, is not one of the 3"),
@@ -280,11 +280,11 @@ def test_a_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"searching {tmp_path} for runs, 1 folders so far." in notes
     for i in range(20):
         (tmp_path / "others" / f"{i}").mkdir(parents=True)
-    with pytest.raises(InvalidValue, match=r"holds too much to search for runs: stopped in .*/oth"):
+    with pytest.raises(InvalidValue, match=r"is too large to search for runs: stopped in .*/oth"):
         collect(tmp_path)
     assert len(collect(tmp_path / "runs")) == 30
     monkeypatch.setattr(searching, "MOST_NAMES", 100)
-    with pytest.raises(InvalidValue, match=r"Name the folder that the runs are in"):
+    with pytest.raises(InvalidValue, match=r"Name the folder that contains the runs"):
         collect(tmp_path / "runs")
 
 
@@ -294,7 +294,7 @@ def test_a_whole_disk_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     visited: list[str] = []
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: visited.append(str(path)) or scandir(path))
-    with pytest.raises(InvalidValue, match="^/ holds too much to search for runs"):
+    with pytest.raises(InvalidValue, match="^/ is too large to search for runs"):
         collect("/")
     assert len(visited) == 201
     assert not [path for path in visited if path.startswith(("/proc", "/sys", "/dev/"))]

@@ -129,7 +129,7 @@ def test_the_run_that_lacks_is_damaged(tmp_path: Path, capsys: Any) -> None:
     assert in_process("figure", "1", "--runs", str(tmp_path)) == 2
     said = capsys.readouterr()
     assert said.out.startswith("left out: clean: ")
-    assert "has no clean run of it" in said.err
+    assert "has no clean run with" in said.err
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_records_at_the_edge(tmp_path: Path) -> None:
     write_run(tmp_path / "huge2", (1.7e308, 1e300), noise={"gamma": 3.0}, seed=1)
     write_run(tmp_path / "none", (80.0,), noise={"gamma": 0.0})
     text = Elements(render(tmp_path)).text
-    assert "No epoch is over yet." in text
+    assert "No epoch is complete yet." in text
     assert "1e+300" in text
 
 

@@ -287,5 +287,5 @@ def test_a_vocabulary_that_was_lost_is_written_again(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(InvalidValue, match="holds 'thesis.tex' and no run"):
+    with pytest.raises(InvalidValue, match="contains 'thesis.tex' and is not a run"):
         toy.fit(tmp_path)

@@ -12,16 +12,16 @@ from noisin.experiments.collection import collect
 
 
 def report(folder: Path = Path("runs"), /, *, out: Path | None = None) -> None:
-    """Write a page about all runs of a folder: curves, tables, settings. It opens offline.
+    """Write a page about all runs of a folder: curves, tables, settings. It works offline.
 
     Needs matplotlib and jinja2: pip install 'noisin[report]'.
 
     Parameters
     ----------
     folder
-        The folder to search for runs, however deep.
+        The folder to search for runs, at any depth.
     out
-        The file to write, ending in .html; report.html in the folder unless given.
+        The file to write, ending in .html; by default report.html in the folder.
     """
     path = folder / "report.html" if out is None else out
     if path.suffix not in {".html", ".htm"}:

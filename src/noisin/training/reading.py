@@ -1,4 +1,4 @@
-"""Read the JSON files of a record. Whatever is wrong with one, the message names it and says what.
+"""Read the JSON files of a record. Errors name the file and what is wrong with it.
 
 Nothing here needs torch.
 """
@@ -15,13 +15,13 @@ from pydantic import BaseModel, ValidationError
 from noisin._util.regular import read_regular
 from noisin.errors import InvalidValue
 
-DEEPEST = 50  # levels of nesting; more would exhaust the stack of whatever handles it later
+DEEPEST = 50  # levels of nesting; more could exhaust the stack of later code
 LARGEST_FILE = 2**28  # bytes; a vocabulary of ten million words is smaller
 MOST_PROBLEMS = 3  # that a message lists
 
 
 def parse_json(content: bytes | str) -> Any:
-    """What JSON holds; a ``ValueError`` if it is not UTF-8, not JSON or nested too deeply.
+    """Parse JSON; a ``ValueError`` if it is not UTF-8, not JSON or nested too deeply.
 
     >>> parse_json('{"epoch": 1}')
     {'epoch': 1}
@@ -39,7 +39,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def read_object(path: Path, schema: type[BaseModel]) -> dict[str, Any] | None:
-    """The JSON object in a file as it is, if it fits the schema, or None if there is no file."""
+    """The JSON object in a file, checked against the schema; None if there is no file."""
     try:
         content = parse_json(read_regular(path, LARGEST_FILE))
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def read_object(path: Path, schema: type[BaseModel]) -> dict[str, Any] | None:
             f"{path} cannot be read: it is damaged ({error}). Put the whole file back."
         ) from None
     if not isinstance(content, dict):
-        raise InvalidValue(f"{path} must hold a JSON object, got {content!r:.40}.")
+        raise InvalidValue(f"{path} must contain a JSON object, got {content!r:.40}.")
     found = misfit(content, schema)
     if found:
         raise InvalidValue(f"{path} is damaged: {found} Put the whole file back.")
@@ -59,7 +59,7 @@ def read_object(path: Path, schema: type[BaseModel]) -> dict[str, Any] | None:
 
 
 def misfit(content: Mapping[str, Any], schema: type[BaseModel]) -> str:
-    """What keeps values from fitting a schema, as sentences; nothing if they fit."""
+    """Why values do not fit a schema, as sentences; empty if they fit."""
     try:
         schema.model_validate(content)
     except ValidationError as error:
@@ -74,7 +74,7 @@ def _in_words(item: dict[str, Any]) -> str:
     name = ".".join(str(part) for part in item["loc"])
     if item["type"] == "missing":
         return f"{name} is missing."
-    if item["type"] == "value_error":  # of a check of ours
+    if item["type"] == "value_error":  # of one of our own checks
         return f"{name} {item['ctx']['error']}"
     expected = item["msg"].removeprefix("Input should be ")
     if item["type"] in {"model_type", "dict_type"}:

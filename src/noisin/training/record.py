@@ -1,15 +1,16 @@
-"""The record of a run: a folder of plain files, readable without torch, now and years later.
+"""The record of a run: a folder of plain files, readable without torch.
 
 ``config.json``
-    All settings; the same run can be made again from them.
+    All settings, from which the run can be repeated.
 ``environment.json``
-    What it ran on and with: versions, processor, threads, hashes of the data and the vocabulary.
+    What it ran on and with: versions, processor, threads, hashes of the data and the vocabulary,
+    and the unit of the scores.
 ``vocabulary.json``
     The words, so that the model can be used without the data.
 ``metrics.jsonl``
-    One line per epoch.
+    One line per epoch; see :mod:`noisin.training.scores`.
 ``summary.json``
-    How it ended; there when the run is complete.
+    How it ended, once the run is complete; see :mod:`noisin.training.summary`.
 ``checkpoints/``
     See :mod:`noisin.training.checkpoint`.
 """
@@ -36,11 +37,11 @@ from noisin.training.reading import LARGEST_FILE, misfit, parse_json, read_objec
 from noisin.training.runtime.environment import require_threads
 
 HASHED = ("data", "vocabulary")  # parts of environment.json with a sha256 of their own
-TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what two equal runs differ in
+TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what differs in equal runs
 
 
 class RunRecord:
-    """The record in a folder, read from its files whenever asked."""
+    """The record in a folder; its files are read on each access."""
 
     def __init__(self, folder: str | Path) -> None:
         arguments.path("RunRecord: folder", folder)
@@ -52,7 +53,7 @@ class RunRecord:
     @property
     def exists(self) -> bool:
         """Whether there is a run in the folder."""
-        with suppress(OSError):  # of a name that no file can have
+        with suppress(OSError):  # the name is not valid for a file
             return (self.folder / "config.json").exists()
         return False
 
@@ -66,8 +67,8 @@ class RunRecord:
         """The settings of the run."""
         if not self.exists:
             raise InvalidValue(
-                f"{self.folder} is no run: it has no config.json. Name the folder of a run, such "
-                f"as noisin train makes."
+                f"{self.folder} is not a run: it has no config.json. Name the folder of a run of "
+                f"noisin train."
             )
         return RunConfig.from_json(self.folder / "config.json")
 
@@ -84,7 +85,7 @@ class RunRecord:
 
     @property
     def threads(self) -> int:
-        """The number of threads that the run computes with, on whatever machine."""
+        """The number of threads that the run computes with, on any machine."""
         threads = self.environment.get("threads")
         path = self.folder / "environment.json"
         return require_threads(str(path), threads, "Put the whole file back.")
@@ -114,7 +115,7 @@ class RunRecord:
             raise InvalidValue(f"{path}: is damaged: {error}") from None
         if sha256 != self.identity["vocabulary"]:
             raise InvalidValue(
-                f"{path}: holds other words, or in another order, than the model was trained "
+                f"{path}: contains other words, or in another order, than the model was trained "
                 f"with: its sha256 is {sha256}, and environment.json has "
                 f"{self.identity['vocabulary']}. Put the right file back."
             )
@@ -136,8 +137,8 @@ class RunRecord:
         if len(content) < offset:
             raise InvalidValue(
                 f"training: {self.folder / 'metrics.jsonl'} has {len(content)} bytes and had "
-                f"{offset} when the checkpoint was made. Put the whole file back, or start anew in "
-                f"another folder."
+                f"{offset} when the checkpoint was made. Put the whole file back, or start again "
+                f"in another folder."
             )
         return self._lines(content[:offset])
 
@@ -169,31 +170,31 @@ class RunRecord:
             raise InvalidValue(f"{place}: {problem} Put the whole file back.")
         return found
 
-    # Writing, which is the trainer's
+    # Writing, for the trainer
 
     def make_folder(self) -> None:
-        """Make the folder, or see that it is empty or a run's."""
+        """Create the folder, or check that it is empty or that of a run."""
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         strangers = [entry.name for entry in self.folder.iterdir() if not _is_ours(entry.name)]
         if strangers and not self.exists:
             raise InvalidValue(
-                f"training: {self.folder} holds {min(strangers)!r} and no run. Choose a folder "
-                f"that is new or empty."
+                f"training: {self.folder} contains {min(strangers)!r} and is not a run. Choose a "
+                f"folder that is new or empty."
             )
 
     def make_checkpoints(self) -> None:
-        """Make the folder of the checkpoints. Where it is missing, they were deleted."""
+        """Create the folder of the checkpoints. If it is missing, they were deleted."""
         with writing(self.checkpoints):
             self.checkpoints.mkdir(exist_ok=True)
 
     def write(self, name: str, content: str | Mapping[str, Any]) -> None:
-        """Write one of the files, in one piece."""
+        """Write one of the files atomically."""
         text = content if isinstance(content, str) else json.dumps(finite(content), indent=2)
         write_atomically(self.folder / name, (text.rstrip("\n") + "\n").encode())
 
     def remove_summary(self) -> None:
-        """The run goes on, so it has not ended as the summary says."""
+        """Remove the summary of a run that is continued."""
         with writing(self.folder / "summary.json"):
             (self.folder / "summary.json").unlink(missing_ok=True)
 
@@ -207,7 +208,7 @@ class RunRecord:
             return file.tell()
 
     def cut_metrics(self, offset: int) -> None:
-        """Drop what ``metrics.jsonl`` has beyond ``offset``: it will be written again."""
+        """Truncate ``metrics.jsonl`` at ``offset``: the rest will be written again."""
         path = self.folder / "metrics.jsonl"
         with writing(path), open_regular(path, "ab") as file:
             file.truncate(offset)
@@ -215,13 +216,13 @@ class RunRecord:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a process that was killed before ``config.json`` was written has left this."""
+    """Whether a process that was killed before it wrote ``config.json`` may have left this."""
     ours = (lock.NAME, "environment.json", "vocabulary.json", "metrics.jsonl")
     return name in ours or name.startswith(".new-")
 
 
 def finite(value: Any) -> Any:
-    """JSON has no infinity and no nan: null stands for both."""
+    """Replace infinity and nan, which JSON does not have, by null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

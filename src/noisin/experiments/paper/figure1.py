@@ -1,6 +1,6 @@
 """The paper's Figure 1: a noise-free Elman RNN overfits after a few epochs, a noisy one does not.
 
-Drawn from the records of runs alone: an Elman RNN with sigmoid, one layer of 256 units, on Penn
+Drawn from the records of runs: an Elman RNN with sigmoid, one layer of 256 units, on Penn
 Treebank, without noise and with additive Gaussian noise of one or several gammas.
 """
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST = 4  # panels beside each other, of which the first is without noise
+MOST = 4  # panels in a row; the first one is without noise
 RECIPES = ("figure1-clean", "figure1-noisy")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The runs of the figure: those without noise, and those with it by growing std."""
+    """The runs of the figure: without noise, and with noise in the order of its std."""
 
     clean: PointGroup
     noisy: tuple[PointGroup, ...]
@@ -45,7 +45,7 @@ class Selection:
 
 
 def select(runs: Iterable[Run], folder: Path) -> Selection:
-    """The runs of the figure among others; they share all settings but noise, seed and limits."""
+    """Select the runs of the figure; they share all settings except noise, seed and limits."""
     elman = [run for run in runs if run.unit == PERPLEXITY and _is_elman(run.config)]
     elman = [run for run in elman if run.metrics]
     found = [_selection(some) for some in grouped(elman, _likeness).values()]
@@ -57,7 +57,7 @@ def select(runs: Iterable[Run], folder: Path) -> Selection:
 
 
 def figure_1(selection: Selection) -> Figure:
-    """A panel for each noise, the curve of the noise-free RNN in all of them."""
+    """A panel for each noise, with the curve of the noise-free RNN in all of them."""
     check_can_draw("figure 1")
     from matplotlib.figure import Figure
 
@@ -130,7 +130,7 @@ def _is_elman(config: RunConfig) -> bool:
 
 
 def _likeness(run: Run) -> tuple[str, ...]:
-    """The text, and all settings by which runs compare but those of the noise."""
+    """The text, and all settings by which runs compare except those of the noise."""
     settings = comparable(run.config).settings()
     noise_free = [name for name in settings if not name.startswith("noise")]
     return str(run.text), *(f"{name} = {settings[name]!r}" for name in noise_free)
@@ -154,13 +154,13 @@ def _epochs(selection: Selection) -> int:
 
 def _missing(found: set[str], folder: Path) -> str:
     if found == {"clean", "noisy"}:
-        told = "has runs without noise and runs with it, but they differ in more than that"
+        problem = "has runs without noise and runs with it, but they differ in more than that"
     else:
         lacking = " and ".join(sorted({"clean", "noisy"} - found))
-        told = f"has no {lacking} run of it with an epoch that is over"
+        problem = f"has no {lacking} run with a complete epoch"
     commands = "\n".join(f"  noisin train {recipe} --out {folder}" for recipe in RECIPES)
     return (
-        f"figure 1: {folder} {told}. It needs an Elman-sigmoid RNN of 1 × 256 on ptb, without "
+        f"figure 1: {folder} {problem}. It needs an Elman-sigmoid RNN of 1 × 256 on ptb, without "
         f"noise and with additive Gaussian noise. To make them:\n{commands}\nand for other "
         f"strengths of the noise: --noise.gamma 0.4"
     )

@@ -1,9 +1,8 @@
 """The paper's results as data: every number of its tables of perplexities, and of its last table.
 
 A cell is one model with one noise: ``gamma``, and the perplexities on dev (validation) and test. A
-system is a row of the last table, of which all but one are other people's. The numbers are the
-paper's as printed; where they are at odds with its text, with each other or with their sources,
-:data:`NOTES` says so.
+system is a row of the last table; all but one are by other authors. The numbers are the paper's as
+printed; where they contradict its text, each other or their sources, :data:`NOTES` says so.
 
 >>> cell("ptb", "medium", family="gaussian")
 TableCell(table=3, row='Gaussian', corpus='ptb', size='medium', dropout=False, family='gaussian', gamma=1.1, dev=76.2, test=71.8)
@@ -70,7 +69,7 @@ class System:
         model: the model's name as printed.
         parameters: millions of them, or None.
         dev, test: perplexities on Penn Treebank, or None.
-        note: what the caption says of it, or what is wrong with it.
+        note: a remark of the caption, or a correction.
     """
 
     table: int
@@ -84,10 +83,10 @@ class System:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A public result of the paper's LSTM with dropout, by others: tied, two layers, its sizes.
+    """A public result of the paper's LSTM with dropout, by other authors: tied, two layers.
 
     Attributes:
-        table: the table that it belongs beside.
+        table: the table that it is compared with.
         source: who trained it, and how.
         test: perplexities of the medium and of the large model.
     """
@@ -107,13 +106,13 @@ class Claim:
 
     @property
     def like_with_like(self) -> bool:
-        """Whether the two models are of one size."""
+        """Whether the two models have the same size."""
         return self.better.size == self.worse.size
 
 
 @dataclass(frozen=True)
 class PaperNote:
-    """Where a table is at odds with the text, or with itself."""
+    """A contradiction between a table and the text, or within a table."""
 
     table: int
     text: str
@@ -185,7 +184,7 @@ def cell(
             return found
     raise InvalidValue(
         f"paper.cell: the paper has no such cell: corpus={corpus!r}, size={size!r}, "
-        f"dropout={dropout!r}, family={family!r}. CELLS holds all of them."
+        f"dropout={dropout!r}, family={family!r}. CELLS contains all of them."
     )
 
 

@@ -1,7 +1,7 @@
-"""A picture of matplotlib's as a part of an HTML page.
+"""A matplotlib figure as a part of an HTML page.
 
-Its styles become attributes and its colours classes, so that the page may forbid all inline styles
-and give the colours itself, light or dark. Its names become those of one picture among several.
+Styles become attributes and colours become classes, so that the page can forbid inline styles and
+choose the colours itself, light or dark. Identifiers get a prefix that is unique to the picture.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NAMES = {colour: name for name, colour in LIGHT.items()}
-_KEPT = {"viewBox"}  # of the root: its size is the page's to decide
+_KEPT = {"viewBox"}  # of the root element: the page decides on the size
 _METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
@@ -25,9 +25,9 @@ def inline(figure: Figure, name: str, label: str) -> str:
     """The picture as an ``<svg>`` element.
 
     Args:
-        figure: what to show, drawn in the light colours of the palette.
-        name: one that no other picture of the page has.
-        label: what it shows, for those who cannot see it.
+        figure: the figure, drawn in the light colours of the palette.
+        name: a name that is unique in the page.
+        label: a description for screen readers.
     """
     import matplotlib
 
@@ -45,7 +45,7 @@ def inline(figure: Figure, name: str, label: str) -> str:
 def _clean(element: ElementTree.Element, name: str) -> None:
     element.tag = element.tag.rpartition("}")[2]
     for child in [child for child in element if child.tag.endswith("}style")]:
-        element.remove(child)  # it would be that of the whole page
+        element.remove(child)  # it would apply to the whole page
     element.text = element.text and element.text.strip()
     element.tail = None
     attributes = _attributes(element.attrib.pop("style", ""))
@@ -64,7 +64,7 @@ def _clean(element: ElementTree.Element, name: str) -> None:
 
 
 def _attributes(style: str) -> dict[str, str]:
-    """The parts of a style as attributes, and its colours as classes.
+    """The parts of a style as attributes, and the colours as classes.
 
     >>> _attributes("fill: none; stroke: #1c2128; stroke-width: 2")
     {'fill': 'none', 'stroke-width': '2', 'class': 'stroke-ink'}
