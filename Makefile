@@ -54,8 +54,10 @@ torch-%: .venv-torch-%/ready
 .venv-torch-%/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-torch-$*
 	grep -v '^torch==' constraints.txt > .venv-torch-$*/constraints.txt
+	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 \
+		--no-deps --extra-index-url $(TORCH_INDEX) "torch==$*+cpu"
 	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check \
-		--extra-index-url $(TORCH_INDEX) -c .venv-torch-$*/constraints.txt "torch==$*+cpu" -e ".[dev]"
+		-c .venv-torch-$*/constraints.txt -e ".[dev]"
 	touch $@
 .PRECIOUS: .venv-torch-%/ready
 

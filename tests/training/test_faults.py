@@ -225,7 +225,7 @@ def test_a_full_disk(small_disk: Path, expected: dict[str, Any]) -> None:
     out = small_disk / "run"
     outcome = toy.run(out, settings=SETTINGS)
     assert outcome.code == 2
-    assert "No space left on device. All that was saved before is still there" in outcome.message
+    assert "No space left on device. Everything saved before is intact" in outcome.message
     assert toy.numbers(out)
     remount(small_disk, "size=10m")
     assert toy.run(out, settings=SETTINGS) == toy.Outcome(0, "", [])
@@ -282,7 +282,7 @@ def test_two_processes_in_one_folder(tmp_path: Path, expected: dict[str, Any]) -
     toy.wait_for(waiting.exists)
     second = toy.run(out, settings=SETTINGS)
     assert second.code == 2
-    assert f"another process (number {first.pid}) is at work in {out}" in second.message
+    assert f"another process (PID {first.pid}) is using {out}" in second.message
     first.signal(signal.SIGKILL)
     assert first.wait().code == -signal.SIGKILL
     assert toy.run(out, settings=SETTINGS) == toy.Outcome(0, "", [])

@@ -99,7 +99,7 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
-    refused = pytest.raises(Unsupported, match=rf"another process \(number {os.getpid()}\)")
+    refused = pytest.raises(Unsupported, match=rf"another process \(PID {os.getpid()}\)")
     with locked(tmp_path), refused, locked(tmp_path):
         pass
     with locked(tmp_path):

@@ -1,1 +1,1 @@
-"""What every part of the library uses: checks, wording, files, states."""
+"""Utilities for the whole library: checks, wording of messages, files, states."""

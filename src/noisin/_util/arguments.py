@@ -9,7 +9,7 @@ from inspect import Parameter, signature
 
 from noisin.errors import InvalidType, InvalidValue
 
-LARGEST = 2**63 - 1  # of the whole numbers that torch and numpy can hold
+LARGEST = 2**63 - 1  # the largest integer of torch and numpy
 
 
 def whole(
@@ -78,7 +78,7 @@ def instance(name: str, value: object, kind: type, advice: str) -> None:
 
 
 def items(name: str, value: object, what: str) -> None:
-    """Raise unless ``value`` can be iterated over, and is not text."""
+    """Raise unless ``value`` is iterable and not text."""
     if (
         isinstance(value, str | bytes | type)
         or not isinstance(value, Iterable)
@@ -88,10 +88,10 @@ def items(name: str, value: object, what: str) -> None:
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Whether ``function`` can be called with ``count`` positional arguments, as far as it says."""
+    """Whether ``function`` accepts ``count`` positional arguments, by its signature."""
     try:
         parameters = signature(function).parameters.values()
-    except (TypeError, ValueError):  # a built-in function that does not say
+    except (TypeError, ValueError):  # a built-in function without a signature
         return True
     if any(p.kind is Parameter.VAR_POSITIONAL for p in parameters):
         return True

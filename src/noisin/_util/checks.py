@@ -1,4 +1,4 @@
-"""Checks of what a caller hands over, at the boundary. The rest of the library trusts it."""
+"""Checks of the arguments of public functions. The rest of the library relies on them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.fx import Proxy  # stands for a tensor while torch.fx traces a model
+from torch.fx import Proxy  # represents a tensor while torch.fx traces a model
 
 from noisin._util import arguments
 from noisin._util.torch_state import autocasting, compiling, values_known
 from noisin._util.wording import shown
 from noisin.errors import InvalidType, InvalidValue
 
-# The dtypes that torch computes in; it can only store and convert others, such as float8.
+# The dtypes that torch computes in. Others, such as float8, can only be stored and converted.
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 NUMBERS = (*FLOATS, *INTEGERS, torch.bool)
@@ -36,7 +36,7 @@ def one_of(name: str, value: object, choices: Sequence[object]) -> None:
 
 
 def require_tensors(where: str, **tensors: object) -> None:
-    """Raise unless all arguments are tensors, and dense."""
+    """Raise unless all arguments are dense tensors."""
     for name, value in tensors.items():
         if not isinstance(value, Tensor | Proxy):
             raise InvalidType(
@@ -45,7 +45,7 @@ def require_tensors(where: str, **tensors: object) -> None:
             )
         if isinstance(value, Tensor) and value.layout != torch.strided:
             raise InvalidType(
-                f"{where}: {name} must be a dense tensor, got one of the layout {value.layout}. "
+                f"{where}: {name} must be a dense tensor, got one with layout {value.layout}. "
                 f"Convert it with {name}.to_dense()."
             )
 
@@ -60,7 +60,7 @@ def require_cell(where: str, cell: object) -> None:
     if isinstance(cell, nn.RNNBase):
         name = type(cell).__name__
         raise InvalidType(
-            f"{where}: expected a cell, got {name}, which runs whole sequences. Call it as it is; "
+            f"{where}: expected a cell, got {name}, which runs whole sequences. Call it directly; "
             f"for noise, use noisin.{name}(..., noise=noise) or noisin.convert."
         )
 
@@ -102,12 +102,12 @@ def require_model(where: str, model: object) -> None:
     if isinstance(model, type) or not callable(model) or not _steps(model):
         raise InvalidType(
             f"{where}: expected a model (x, state) -> (s, state), got {type(model).__name__}. Pass "
-            f"an instance, such as noisin.LSTM(16, 16) or a module of your own."
+            f"an instance, such as noisin.LSTM(16, 16) or your own module."
         )
 
 
 def model_output(where: str, output: object) -> tuple[Tensor, Any]:
-    """What a model returned, ``(s, state)``, or raise."""
+    """Return ``output`` if it is ``(s, state)`` as a model must return, else raise."""
     if isinstance(output, tuple) and len(output) == 2 and isinstance(output[0], Tensor):
         return output
     raise InvalidType(
@@ -117,14 +117,14 @@ def model_output(where: str, output: object) -> tuple[Tensor, Any]:
 
 
 def _steps(cell: Any) -> bool:
-    """Whether a callable can take ``(x, state)``."""
+    """Whether a callable accepts ``(x, state)``."""
     return isinstance(cell, nn.RNNCellBase | nn.RNNBase) or takes(cell, 2)
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Whether a function or module can be called with so many arguments, as far as it says.
+    """Whether a function or module accepts ``count`` positional arguments.
 
-    The compiler cannot trace the question.
+    While compiling, always true: the compiler cannot trace the inspection of a signature.
     """
     called = function.forward if isinstance(function, nn.Module) else function
     return compiling() or arguments.takes(called, count)
@@ -147,13 +147,13 @@ def require_numbers(where: str, **tensors: object) -> None:
     for name, value in tensors.items():
         if isinstance(value, Tensor) and value.dtype not in NUMBERS:
             raise InvalidType(
-                f"{where}: {name} must hold real or whole numbers, got {value.dtype}. "
+                f"{where}: {name} must contain real or whole numbers, got {value.dtype}. "
                 f"Convert it, e.g. {name}.long() or {name}.float()."
             )
 
 
 def require_one_device(where: str, **tensors: Tensor | None) -> None:
-    """Raise unless all tensors that are given are on one device."""
+    """Raise unless all given tensors are on one device."""
     devices = {name: value.device for name, value in tensors.items() if isinstance(value, Tensor)}
     if len(set(devices.values())) > 1:
         got = ", ".join(f"{name} on {device}" for name, device in devices.items())
@@ -161,7 +161,7 @@ def require_one_device(where: str, **tensors: Tensor | None) -> None:
 
 
 def require_one_kind(where: str, **tensors: Tensor | None) -> None:
-    """Raise unless all tensors that are given have one dtype, or autocast, and one device."""
+    """Raise unless all given tensors are on one device and, without autocast, of one dtype."""
     require_one_device(where, **tensors)
     dtypes = {name: value.dtype for name, value in tensors.items() if isinstance(value, Tensor)}
     if len(set(dtypes.values())) > 1 and not autocasting():
@@ -184,12 +184,12 @@ def require_generator(where: str, generator: object, device: torch.device | None
     if generator.device.type != device.type:
         raise InvalidValue(
             f"{where}: generator is on {generator.device} and cannot draw on {device}. "
-            f"Make it there: torch.Generator({str(device)!r})."
+            f"Create it there: torch.Generator({str(device)!r})."
         )
 
 
 def sizes(where: str, shape: object) -> tuple[int, ...]:
-    """A shape as a tuple, or raise unless it is a sequence of whole numbers, 0 or more."""
+    """Return a shape as a tuple; raise unless it is a sequence of non-negative integers."""
     if isinstance(shape, list | tuple) and all(map(_is_size, shape)):
         return tuple(shape)
     advice = f"Pass ({shape},)." if isinstance(shape, int) else "Pass, for example, (35, 20, 650)."
@@ -204,7 +204,7 @@ def _is_size(n: Any) -> bool:
 
 
 def state_parts(name: str, state: Any, count: int) -> tuple[Tensor, ...]:
-    """The tensors of a state: ``(h,)``, or ``(h, c)`` where ``count`` is 2; else raise."""
+    """Return the tensors of a state: ``(h,)``, or ``(h, c)`` if ``count`` is 2; else raise."""
     parts = state if count > 1 else (state,)
     if (
         not isinstance(parts, tuple | list)

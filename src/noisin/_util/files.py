@@ -1,7 +1,7 @@
 """Files that a crash cannot leave half-written.
 
-A file or folder is made under another name, forced to the disk, and renamed: at any moment, and
-after a power cut, what has the right name is whole.
+A file or folder is written under another name, synced to disk, and renamed. A file with the final
+name is therefore complete at any moment, even after a power failure.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from noisin._util.regular import open_regular
 from noisin.errors import Unavailable
 
 _NO_SUCH_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
-_NO_SUCH_PLACE |= {errno.ENXIO}  # a FIFO or a device is there
+_NO_SUCH_PLACE |= {errno.ENXIO}  # a FIFO or a device
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say which file could not be written, and that nothing is lost, where the system refuses."""
+    """Turn an ``OSError`` into one that names the file and states that nothing is lost."""
     try:
         yield
     except Unavailable:
@@ -32,13 +32,13 @@ def writing(path: Path) -> Iterator[None]:
         if error.errno in _NO_SUCH_PLACE:
             raise Unavailable(f"{what} Choose another place.") from error
         raise Unavailable(
-            f"{what} All that was saved before is still there: make room or permit writing, and "
+            f"{what} Everything saved before is intact: free some space or allow writing, and "
             f"run the same command again."
         ) from error
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write a new file and wait until it is on the disk."""
+    """Write a new file and wait until it is on disk."""
     with open_regular(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -46,7 +46,7 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Wait until the entries of a folder are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -55,7 +55,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put ``content`` in place of what ``path`` held: all of it, or nothing changes."""
+    """Replace the content of ``path``, completely or not at all."""
     new = path.with_name(f".new-{path.name}")
     with writing(path):
         try:

@@ -1,4 +1,4 @@
-"""Names of a package that load when first used, so that importing it is instant."""
+"""Names of a package that are loaded when first used, so that importing it is fast."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def names_of(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
-    """A package's ``__getattr__`` and ``__all__``.
+    """Return a package's ``__getattr__`` and ``__all__``.
 
     Args:
         package: its ``__name__``.
-        homes: for each name the module, as seen from the package, that defines it. A module that
-            is exported itself has its own dotted name, such as ``"recurrent.functional"``. A
+        homes: for each name, the module that defines it, relative to the package. A module that
+            is exported itself is given by its dotted name, such as ``"recurrent.functional"``. A
             leading dot goes one package up, as in an import.
     """
 

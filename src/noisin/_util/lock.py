@@ -21,8 +21,8 @@ class Busy(Unsupported):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, or refuse. The system lets go of it when a process dies."""
-    import fcntl  # not on every system
+    """Hold the lock of a run folder, or raise. The system releases it when the process dies."""
+    import fcntl  # not available on every system
 
     path = folder / NAME
     with writing(path):
@@ -39,7 +39,7 @@ def locked(folder: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read(20).decode("ascii", "replace").strip() or "unknown"
             raise Busy(
-                f"training: another process (number {holder}) is at work in {folder}. Wait until "
+                f"training: another process (PID {holder}) is using {folder}. Wait until "
                 f"it ends, or choose another folder."
             ) from None
         with writing(path):

@@ -1,4 +1,4 @@
-"""Where this package keeps what it can make again: compiled kernels, texts and their ids."""
+"""Where this package caches what it can recreate: compiled kernels, texts and their ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def cache() -> Path:
     """``NOISIN_CACHE``, else ``noisin`` in the user's cache folder.
 
     Raises:
-        RuntimeError: where the user has no home.
+        RuntimeError: the user has no home directory.
     """
     if place := os.environ.get("NOISIN_CACHE"):
         return Path(place)
@@ -19,7 +19,7 @@ def cache() -> Path:
 
 
 def made(folder: Path) -> Path:
-    """The folder; whatever is missing of it is made, for the user alone as the XDG rules ask."""
+    """Create missing folders, accessible to the user only (as XDG requires); return the last."""
     for place in (*reversed(folder.parents), folder):
         place.mkdir(mode=0o700, exist_ok=True)
     return folder

@@ -1,6 +1,6 @@
-"""Open regular files, and nothing else.
+"""Open regular files only.
 
-Opening a FIFO blocks until somebody opens its other end, and a device may have no end at all. Every
+Opening a FIFO blocks until another process opens its other end, and a device may be endless. Every
 file whose name is fixed, such as those of a record, is therefore opened by :func:`open_regular`.
 """
 
@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import IO, Literal
 
-# Neither wait for the other end of a FIFO, nor adopt a terminal. Some systems lack the flags.
+# Do not wait for the other end of a FIFO, and do not take over a terminal. Not on every system.
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _MODES = {
     "rb": os.O_RDONLY,
@@ -32,18 +32,18 @@ Mode = Literal["rb", "wb", "ab", "a+b"]
 
 
 class NotRegular(OSError):
-    """There is something else than a regular file or a folder at a path."""
+    """A path leads to neither a regular file nor a folder."""
 
     def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
         super().__init__(errno.ENXIO, f"Expected a regular file, got {kind}", str(path))
 
 
 def open_regular(path: str | Path, mode: Mode = "rb") -> IO[bytes]:
-    """Open a regular file in a binary mode; raise an ``OSError`` for anything else, at once."""
+    """Open a regular file in binary mode; raise ``OSError`` immediately for anything else."""
     try:
         descriptor = os.open(path, _MODES[mode] | _FLAGS, 0o666)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, or a FIFO to write to that nobody reads
+        if error.errno == errno.ENXIO:  # a socket, or a FIFO opened for writing without a reader
             raise NotRegular(path, _kind(os.stat(path).st_mode)) from None
         raise
     kind = os.fstat(descriptor).st_mode
@@ -56,7 +56,7 @@ def open_regular(path: str | Path, mode: Mode = "rb") -> IO[bytes]:
 
 
 def read_regular(path: str | Path, most: int | None = None) -> bytes:
-    """All bytes of a regular file; one of more than ``most`` bytes is refused unread."""
+    """Read a regular file; raise without reading it if it has more than ``most`` bytes."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if most is not None and size > most:

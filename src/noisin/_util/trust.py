@@ -1,9 +1,9 @@
-"""Whose files the user's processes may load: the rules of ssh's ``StrictModes``.
+"""Which files are safe to load code from: the rules of ssh's ``StrictModes``.
 
-Whoever can write to a folder can put another file in the place of one that was just checked, so a
-check of the file alone proves nothing. Code is loaded only from a folder that nobody but the user
-and root can change, link by link from the root of the file system, and through the descriptor that
-was checked. Systems without user ids (Windows) are not checked.
+A user who can write to a folder can replace a file that was just checked, so checking the file
+alone is not enough. Code is loaded only from a folder that nobody but the user and root can change,
+link by link from the root of the file system, and through the descriptor that was checked. Systems
+without user ids (Windows) are not checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Untrusted(Unavailable):
 
 
 def check_folder(folder: Path) -> Path:
-    """The folder with symbolic links resolved, if only the user and root can change what it holds.
+    """Resolve symbolic links of a folder, if only the user and root can change its contents.
 
     Every folder and link from the root of the file system to it must belong to the user or root.
     Nobody else may write to one of these folders, except for
@@ -68,7 +68,7 @@ def check_folder(folder: Path) -> Path:
 def open_file(path: Path) -> int:
     """A descriptor of a regular file that only the user and root can write, open for reading.
 
-    What is read or loaded through it is what was checked, whatever the name leads to by then.
+    What is read or loaded through it is what was checked, even if the path is replaced afterwards.
 
     Raises:
         Untrusted: another user owns the file or can write to it.
@@ -94,8 +94,8 @@ def is_own(found: os.stat_result) -> bool:
 def python(module: str) -> list[str]:
     """The command that runs a module of this package in a new interpreter.
 
-    ``python -m`` imports from the current folder first, which may be anybody's; ``-P`` prevents
-    that, unless the package itself is imported from there.
+    ``python -m`` imports from the current folder first, which other users may write to; ``-P``
+    prevents that, unless the package itself is imported from there.
     """
     with contextlib.suppress(OSError):
         if Path.cwd() == Path(__file__).parents[2]:

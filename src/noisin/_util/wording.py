@@ -1,18 +1,18 @@
-r"""Text from outside made fit to print: no control characters, and of a bounded length.
+r"""Text from outside, made safe to print: no control characters, and of bounded length.
 
-Names, paths and values come from arguments and files. A message that repeats them must not steer
-the terminal (escape sequences, overrides of the writing direction), nor fill it.
+Names, paths and values come from arguments and files. A message that quotes them must not control
+the terminal (escape sequences, overrides of the writing direction) or flood it.
 """
 
 from __future__ import annotations
 
-VALUE, LINE, LINES = 200, 600, 60  # most characters of a value, of a line, and lines of a message
+VALUE, LINE, LINES = 200, 600, 60  # maximum characters of a value and of a line, lines of a message
 NOT_TEXT = "It cannot be decoded. Use a UTF-8 locale, such as LC_ALL=C.UTF-8, and valid names."
-_JOINERS = "\u200c\u200d"  # which Persian, Hindi and emoji need, and which steer nothing
+_JOINERS = "\u200c\u200d"  # needed by Persian, Hindi and emoji, and harmless
 
 
 def printable(text: str) -> str:
-    r"""Text with all that is not printable escaped, but for line ends.
+    r"""Text with every character escaped that is not printable, except for line ends.
 
     >>> print(printable("a\x1b[31mb\u202ec\rd"))
     a\x1b[31mb\u202ec\rd
@@ -28,7 +28,7 @@ def _escaped(character: str) -> str:
 
 
 def shortened(text: str, most: int = VALUE) -> str:
-    """Text of at most so many characters, with its middle left out.
+    """Text of at most ``most`` characters; the middle of a longer one is left out.
 
     >>> shortened("x" * 5000, 40)
     'xxxxxxxxx… (5,000 characters) …xxxxxxxxx'
@@ -41,7 +41,7 @@ def shortened(text: str, most: int = VALUE) -> str:
 
 
 def shown(value: object, most: int = VALUE) -> str:
-    r"""How a message quotes a value: its ``repr``, on one line and not too long.
+    r"""The ``repr`` of a value as messages quote it: on one line, and not too long.
 
     >>> print(shown("a\nb"), shown(1.5))
     'a\nb' 1.5
@@ -50,7 +50,7 @@ def shown(value: object, most: int = VALUE) -> str:
 
 
 def message(text: str) -> str:
-    """A message, whatever it quotes: printable, of bounded lines."""
+    """A message made printable and of bounded length, whatever it quotes."""
     lines = printable(text).split("\n")
     if len(lines) > LINES:
         lines[LINES - 1 :] = [f"… ({len(lines) - LINES + 1:,} more lines)"]

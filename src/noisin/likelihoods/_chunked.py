@@ -1,12 +1,12 @@
 """Nll and gradients of a linear categorical prediction, a chunk of rows at a time.
 
 With ``s = z V + b``, m the largest entry of a row of s, ``e = exp(s - m)`` and ``d = Σ e``, the nll
-of a row is ``log d - (s_x - m)`` and its gradient for s is ``(e - d·onehot(x)) / d``. One buffer
-holds s, then e, then the gradient. The division by d, and the weight of the row in the loss, are
-left to the small matrices on the other side of the products.
+of a row is ``log d - (s_x - m)`` and its gradient with respect to s is ``(e - d·onehot(x)) / d``.
+One buffer contains s, then e, then the gradient. The division by d and the multiplication by the
+weight of the row are applied to the small operands of the products instead.
 
 Torch 2.13 has a chunked ``F.linear_cross_entropy`` too. It is not used here: its gradient cannot be
-differentiated, which it does not say, it refuses a second backward pass, and it is slower.
+differentiated (without an error), a second backward pass is refused, and it is slower.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Prediction:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the nll and of all sums: float32 at least."""
+        """The dtype of the nll and of all sums: at least float32."""
         return torch.promote_types(self.z.dtype, torch.float32)
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
@@ -60,7 +60,7 @@ class Prediction:
     def nll_and_gradients(
         self, weight: Tensor, needed: tuple[bool, ...]
     ) -> tuple[Tensor, Gradients]:
-        """The nll of each row, and what is ``needed`` of the gradients of their weighted sum."""
+        """The nll of each row, and the ``needed`` gradients of their weighted sum."""
         nll = torch.empty_like(weight)
         total = _Sum(self, needed)
         for rows, s in self.chunks():
@@ -71,7 +71,7 @@ class Prediction:
 
 
 class _Sum:
-    """The gradients for z, V and bias, summed over the chunks."""
+    """The gradients with respect to z, V and bias, summed over the chunks."""
 
     def __init__(self, prediction: Prediction, needed: tuple[bool, ...]) -> None:
         z, V, dtype = prediction.z, prediction.V, prediction.dtype
@@ -82,7 +82,7 @@ class _Sum:
         self.product = aligned(min(len(z), prediction.chunk_size), V.shape[0], z)
 
     def add(self, rows: slice, ds: Tensor, scale: Tensor) -> None:
-        """Add what some rows contribute whose gradient for s is ``scale * ds``."""
+        """Add the contribution of rows whose gradient with respect to s is ``scale * ds``."""
         z, V = self.prediction.z[rows], self.prediction.V
         if self.db is not None:
             self.db.addmv_(ds.t(), scale)
@@ -108,7 +108,7 @@ class _Sum:
 
 
 def _exponentiated(s: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """SweepLock s into e, in place; d and the nll of each row."""
+    """Replace s by e in place; return d and the nll of each row."""
     s.sub_(s.amax(dim=1, keepdim=True))
     s_x = s.gather(1, x[:, None]).squeeze(1)
     d = s.exp_().sum(dim=1)
@@ -116,15 +116,15 @@ def _exponentiated(s: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _aligned_like(V: Tensor, dtype: torch.dtype) -> Tensor:
-    """Zeros in the order of V's entries: tied, V is the transpose of a parameter."""
+    """Zeros in the memory order of V: with tied weights, V is the transpose of a parameter."""
     H, O = V.shape  # noqa: E741
     return aligned(O, H, V, dtype).t() if V.stride(0) < V.stride(1) else aligned(H, O, V, dtype)
 
 
 def aligned(rows: int, columns: int, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """A matrix of zeros whose every row starts on a cache line.
+    """A matrix of zeros in which every row starts on a cache line.
 
-    A product is written a third faster into such a matrix; a vocabulary is rarely a multiple of 16.
+    Writing a product into such a matrix is a third faster; few vocabularies are multiples of 16.
 
     >>> aligned(2, 50, torch.empty(0)).stride()
     (64, 1)

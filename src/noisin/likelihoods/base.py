@@ -1,4 +1,4 @@
-r"""Exponential families in general: what a likelihood states, what follows, and what is checked."""
+r"""The base class of likelihoods: what an exponential family defines, and what is checked."""
 # ruff: noqa: N802 - A and T are the paper's letters
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from noisin.errors import InvalidType, InvalidValue
 
 
 class Likelihood(ABC):
-    """An exponential family. The paper's letters name its parts; ``nll`` is what training needs.
+    """An exponential family, in the paper's notation; training needs only ``nll``.
 
     ``event_dim`` is 1 if the last dimension of s describes one observation together, as for the
-    categorical, and 0 if every entry of s has an observation of its own.
+    categorical, and 0 if every entry of s describes one observation.
     """
 
     event_dim: ClassVar[int] = 0
@@ -37,18 +37,18 @@ class Likelihood(ABC):
 
     @abstractmethod
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
-        """Draw one x per observation, independently. No gradient flows through it."""
+        """Draw one x per observation, independently, without gradient."""
 
     def log_nu(self, x: Tensor) -> Tensor:
-        """The log of the base measure, in x's dtype (the default one where x is integer)."""
+        """The log of the base measure, in x's dtype (the default dtype if x is integer)."""
         checks.require_numbers(self._name, x=x)
         return torch.zeros_like(x, dtype=float_dtype(x))
 
     def nll(self, s: Tensor, x: Tensor) -> Tensor:
         """``-log p(x | s) = A(s) - s·T(x) - log nu(x)``, one value per observation.
 
-        The terms cancel where s is large, so each of noisin.likelihoods has a stable form.
-        Those compute in float32 at least, and return that for a half-precision s.
+        The terms cancel where s is large, so each class of noisin.likelihoods has a stable form.
+        These compute in at least float32, and return float32 for a half-precision s.
         """
         checks.require_real(self._name, s=s)
         checks.require_numbers(self._name, x=x)
@@ -73,7 +73,7 @@ class Likelihood(ABC):
     def _operator(
         self, s: Tensor, product: Callable[[Tensor], Tensor]
     ) -> Callable[[Tensor], Tensor]:
-        """``product`` of vectors that are checked."""
+        """``product`` with a check of its argument."""
 
         def checked(v: Tensor) -> Tensor:
             checks.require_real(self._name, v=v)
@@ -93,7 +93,7 @@ class Likelihood(ABC):
 
 
 class Checked(Likelihood):
-    """A likelihood that looks at x before it believes it."""
+    """A likelihood that checks x."""
 
     support: ClassVar[str]
     advice: ClassVar[str]
@@ -115,7 +115,7 @@ class Checked(Likelihood):
             raise InvalidValue(
                 f"{name}: x has shape {tuple(x.shape)} and s has shape {tuple(s.shape)}; expected "
                 + ("s.shape == (*x.shape, O)" if self.event_dim else "equal shapes")
-                + ", one x for each law that s describes. Reshape or expand x."
+                + ", one x for each distribution that s describes. Reshape or expand x."
             )
         checks.require_one_device(name, s=s, x=x)
         if torch_state.values_known(x) and not (ok := self._supports(x, s)).all():
@@ -129,13 +129,13 @@ class Checked(Likelihood):
         checks.require_generator(self._name, generator, s.device)
 
     def T(self, x: Tensor, like: Tensor) -> Tensor:
-        """``x``, unless the likelihood says otherwise."""
+        """``x``, unless the likelihood defines another statistic."""
         self._check(like, x)
         return x.to(like.dtype)
 
 
 def require_likelihood(where: str, likelihood: object) -> None:
-    """Raise unless ``likelihood`` is one."""
+    """Raise unless ``likelihood`` is a likelihood."""
     if not isinstance(likelihood, Likelihood):
         raise InvalidType(
             f"{where}: expected a likelihood, got {likelihood!r:.60}. Pass an instance, such as "
@@ -150,10 +150,10 @@ def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
 
 
 def wide(s: Tensor) -> Tensor:
-    """In float32 at least: half precision would leave a likelihood two or three digits."""
+    """Convert to at least float32: half precision has only two or three digits."""
     return s.to(torch.promote_types(s.dtype, torch.float32))
 
 
 def float_dtype(x: Tensor) -> torch.dtype:
-    """The dtype of functions of x: its own, or the default one where x is integer."""
+    """The dtype of functions of x: that of x, or the default dtype if x is integer."""
     return x.dtype if x.is_floating_point() else torch.get_default_dtype()

@@ -1,8 +1,8 @@
 r"""Likelihoods: the exponential families of the paper's Table 1, as complete densities.
 
 ``p(x | s) = nu(x) exp(s·T(x) - A(s))`` with the natural parameter ``s = z @ V``. The log-normaliser
-``A`` carries the moments, ``∇A(s) = E[T(x)]`` and ``∇²A(s) = Var[T(x)]``, and its Hessian is what
-the explicit regularizer of noise injection is made of.
+``A`` gives the moments, ``∇A(s) = E[T(x)]`` and ``∇²A(s) = Var[T(x)]``. Its Hessian appears in the
+explicit regularizer of noise injection.
 
 ====================  ============  ================  ==========  ============================
 likelihood            A(s)          ∇²A(s)            T(x)        log nu(x)
@@ -13,11 +13,11 @@ likelihood            A(s)          ∇²A(s)            T(x)        log nu(x)
 ``Categorical()``     logsumexp(s)  diag(p) - p pᵀ    one-hot(x)  0
 ====================  ============  ================  ==========  ============================
 
-Two rows need a word. In the Gaussian one ``s`` is the *mean* of x, as in the paper, so that 1/σ² is
-part of T. The paper's categorical row reads ``A = logsumexp(η)`` with ``η = exp(s)``, a slip: the
-Hessian it gives is that of ``logsumexp(s) = log 1ᵀη``, which is ours.
+Two rows need an explanation. In the Gaussian row ``s`` is the *mean* of x, as in the paper, so that
+1/σ² is part of T. The paper's categorical row reads ``A = logsumexp(η)`` with ``η = exp(s)``, which
+is a misprint: the Hessian in it is that of ``logsumexp(s) = log 1ᵀη``, which is used here.
 
-A likelihood of one's own states A, T, mean and sample, and log_nu unless nu is one. Test it with
+A custom likelihood defines A, T, mean and sample, and log_nu unless nu is 1. Test it with
 ``noisin.testing.LikelihoodContract``. A spin, ``x = ±1``:
 
 >>> class Spin(Likelihood):
@@ -50,9 +50,9 @@ from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods.base import Checked, float_dtype, wide
 from noisin.likelihoods.base import Likelihood as Likelihood
 
-# torch.poisson counts in int64 and returns negative counts, silently, beyond its range.
+# torch.poisson counts in int64 and silently returns negative counts beyond its range.
 LARGEST_RATE = 2.0**62
-# The variances for which float32 holds both σ² and 1/σ² with room to spare.
+# The variances for which float32 represents both σ² and 1/σ² with room to spare.
 VARIANCES = (1e-30, 1e30)
 
 
@@ -74,7 +74,7 @@ class Bernoulli(Checked):
     def A(self, s: Tensor) -> Tensor:
         """``log(1 + exp(s))``."""
         checks.require_real(self._name, s=s)
-        return -F.logsigmoid(-s)  # F.softplus is cut off at 20, and float64 can tell
+        return -F.logsigmoid(-s)  # F.softplus is cut off at 20, which shows in float64
 
     def mean(self, s: Tensor) -> Tensor:
         """``p = 1 / (1 + exp(-s))``."""
@@ -166,8 +166,8 @@ class Poisson(Checked):
     """Counts: ``x ~ Poisson(exp(s))``.
 
     Where exp(s) exceeds the range of the dtype (s > 88.7 in float32, 709.7 in float64), the nll and
-    its gradient are +inf, as they round to, and never nan. A mask that multiplies such an entry by
-    zero does make nan: leave entries out by selecting the others, ``s[keep]``.
+    its gradient are +inf, which they round to, never nan. A mask that multiplies such an entry by
+    zero gives nan: to leave entries out, select the others, ``s[keep]``.
 
     >>> Poisson().nll(s=torch.tensor([0.0, 2.0, 100.0]), x=torch.tensor([0, 7, 7]))
     tensor([1.0000, 1.9142,    inf])
@@ -204,7 +204,7 @@ class Poisson(Checked):
         """``exp(s) - s x + log x!``."""
         self._check(s, x)
         result = wide(s).dtype
-        # Near s = log x the three terms, each of the size of x log x, all but cancel.
+        # Near s = log x the three terms, each of the size of x log x, almost cancel.
         exact = torch.float32 if s.device.type == "mps" else torch.float64
         s, x = s.to(exact), x.to(exact)
         product = torch.where(x == 0, 0.0, s * x)  # 0, not nan, where s is -inf
@@ -244,7 +244,7 @@ class Categorical(Checked):
     def _check(self, s: Tensor, x: Tensor) -> None:
         if isinstance(x, Tensor) and x.dtype not in checks.INTEGERS:
             raise InvalidType(
-                f"likelihoods.Categorical: x must hold integer class numbers, got {x.dtype}. "
+                f"likelihoods.Categorical: x must contain integer class numbers, got {x.dtype}. "
                 "Convert one-hot or probability targets with x.argmax(-1)."
             )
         super()._check(s, x)
@@ -279,10 +279,10 @@ class Categorical(Checked):
         return self._operator(s, lambda v: p * (v - (p * v).sum(-1, keepdim=True)))
 
     def nll(self, s: Tensor, x: Tensor) -> Tensor:
-        """``logsumexp(s) - s_x``, by torch's fused kernel: language models live on its speed."""
+        """``logsumexp(s) - s_x``, by torch's fused kernel, for speed."""
         self._check(s, x)
         rows = wide(s).reshape(-1, s.shape[-1])
-        # No class number may mean "ignore": where values cannot be checked, -100 is an error too.
+        # No class number means "ignore": -100 is an error even where values cannot be checked.
         ignore = torch.iinfo(torch.int64).min
         nll = F.cross_entropy(rows, x.long().reshape(-1), reduction="none", ignore_index=ignore)
         return nll.reshape(x.shape)

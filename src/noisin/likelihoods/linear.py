@@ -1,4 +1,4 @@
-"""A linear prediction and its categorical likelihood, without ever holding all logits."""
+"""The categorical likelihood of a linear prediction, without storing all logits at once."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ def linear_nll(
     chunk_size: int = 256,
     reduction: Reduction = "none",
 ) -> Tensor:
-    """``Categorical().nll(s=z @ V + bias, x=x)`` without ever holding all of s.
+    """``Categorical().nll(s=z @ V + bias, x=x)`` without storing all of s at once.
 
-    A vocabulary makes s the largest tensor of a language model. Here ``chunk_size`` rows of it
-    exist at a time. Values and derivatives, of any order, are those of the full computation.
+    With a large vocabulary, s is the largest tensor of a language model. Here only ``chunk_size``
+    rows of it exist at a time. Values and derivatives, of any order, are those of the full
+    computation.
 
-    A reduced nll is faster than the full computation: the weight of each row is known, so that
-    its gradient is computed while its logits are at hand. Without reduction the logits are computed
-    once more for the gradient.
+    A reduced nll is faster than the full computation: the weight of each row is known, so that its
+    gradient is computed together with its logits. Without reduction the logits are computed again
+    for the gradient.
 
     Args:
         z: hidden states, ``(..., H)``.
         V: prediction matrix, ``(H, O)``; with tied weights, ``embedding.weight.t()``.
         x: class numbers, ``(...)``.
         bias: added to every row of s, ``(O,)``.
-        chunk_size: rows of s to hold at a time.
+        chunk_size: rows of s to compute at a time.
         reduction: ``"none"`` for the nll of each x, ``"sum"`` or ``"mean"`` over all of them.
 
     >>> z, V = torch.eye(3), torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
@@ -67,8 +68,8 @@ def linear_nll(
 class _LinearNLL(Function):
     """By chunks of s: ``Prediction`` for values and first derivatives, ``_composed`` for others.
 
-    Where the loss is reduced, its gradients are computed along with it and handed over to the first
-    backward pass. A second one through the same graph computes them again.
+    The gradients of a reduced loss are computed along with it and used by the first backward
+    pass. A second backward pass through the same graph computes them again.
     """
 
     @staticmethod
@@ -119,7 +120,7 @@ class _LinearNLL(Function):
 
 
 def _weight(grad: Tensor, n: int, reduction: Reduction) -> Tensor:
-    """What a change of the nll of each of n rows changes, given the gradient of the result."""
+    """The gradient with respect to the nll of each of n rows, given that of the result."""
     return grad.div(max(n, 1)).expand(n) if reduction == "mean" else grad.expand(n)
 
 
@@ -135,7 +136,7 @@ def _composed(
     chunk_size: int,
     reduction: Reduction,
 ) -> Tensor:
-    """The same from torch's own differentiable operations; each chunk of s is computed twice."""
+    """The same with torch's differentiable operations; each chunk of s is computed twice."""
 
     def nll(z: Tensor, x: Tensor) -> Tensor:
         s = z @ V if bias is None else torch.addmm(bias, z, V)
@@ -155,7 +156,7 @@ def _composed_gradients(
 ) -> tuple[Tensor | None, ...]:
     """Gradients that can be differentiated in turn."""
     with torch.enable_grad():
-        # Views of their own, lest z's dependence on V count as V's: the derivatives are partial.
+        # Separate views, because the derivatives are partial: z may itself depend on V.
         z, V, bias = z.view_as(z), V.view_as(V), None if bias is None else bias.view_as(bias)
         nll = _composed(z, V, bias, *rest)
     wanted = [t for t, need in zip((z, V, bias), needed, strict=True) if need and t is not None]
@@ -164,7 +165,7 @@ def _composed_gradients(
 
 
 def _as_autocast(z: Tensor, V: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """In the dtype in which autocast would take the product; it leaves float64 alone."""
+    """Convert to the dtype that autocast uses for products; it does not convert float64."""
 
     def cast(t: Tensor) -> Tensor:
         dtype = torch_state.autocast_dtype(t)
@@ -196,7 +197,7 @@ def _check_linear(
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
         raise InvalidValue(
             f"{where}: got the shapes {shapes}; expected z (..., H), V (H, O), x (...) and bias "
-            "(O,). Of an nn.Linear or nn.Embedding, pass weight.t() as V."
+            "(O,). For an nn.Linear or nn.Embedding, pass weight.t() as V."
         )
     checks.require_real(where, z=z, V=V, **({} if bias is None else {"bias": bias}))
     checks.require_one_kind(where, z=z, V=V, bias=bias)
