@@ -10,7 +10,7 @@ import numpy as np
 
 from noisin.data import cache
 from noisin.data.cache import Ids
-from noisin.data.text import Text, words
+from noisin.data.text import TextStream, words
 from noisin.data.vocab import EOS, Vocabulary
 from noisin.errors import InvalidData
 
@@ -46,7 +46,7 @@ class _Growing(dict[str, int]):
         return number
 
 
-def read(name: str, texts: Mapping[str, Text], source: str) -> Corpus:
+def read(name: str, texts: Mapping[str, TextStream], source: str) -> Corpus:
     """The corpus of three texts: ``line.split() + ["<eos>"]`` for every line, blank ones too.
 
     Ids go by first occurrence over train, valid and test. They are built once and then found again
@@ -72,7 +72,7 @@ def digest(hashes: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
 
 
-def _encode(text: Text, ids: _Growing, writer: cache.Writer) -> int:
+def _encode(text: TextStream, ids: _Growing, writer: cache.Writer) -> int:
     length = ends = 0
     for lines in text.lines():
         found = words(lines)

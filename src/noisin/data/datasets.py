@@ -12,7 +12,7 @@ from pathlib import Path
 from noisin._util import arguments
 from noisin.data import corpus, download, manual
 from noisin.data.corpus import SPLITS, Corpus
-from noisin.data.text import Text, readable, split_file
+from noisin.data.text import TextStream, readable, split_file
 from noisin.errors import InvalidData, InvalidType, InvalidValue, Unavailable
 
 SUFFIXES = (".txt", ".tokens", ".raw")
@@ -48,9 +48,9 @@ class Dataset:
                     return files
         return None
 
-    def check(self, files: Mapping[str, Path]) -> dict[str, Text]:
+    def check(self, files: Mapping[str, Path]) -> dict[str, TextStream]:
         """The files as texts, if they hold what the name promises."""
-        texts = {split: Text(str(files[split]), files[split]) for split in SPLITS}
+        texts = {split: TextStream(str(files[split]), files[split]) for split in SPLITS}
         for split, text in texts.items():
             if (got := text.sha256()) != self.sha256[split]:
                 raise InvalidData(
@@ -134,7 +134,7 @@ def _load_dataset(dataset: Dataset, folder: str | os.PathLike[str] | None) -> Co
         return corpus.read(dataset.name, dataset.check(files), dataset.url)
 
 
-def _find_texts(path: Path) -> dict[str, Text]:
+def _find_texts(path: Path) -> dict[str, TextStream]:
     if path.is_dir():
         files = find_files(path)
         if missing := [split for split in SPLITS if split not in files]:
@@ -142,7 +142,7 @@ def _find_texts(path: Path) -> dict[str, Text]:
                 f"{path}: has no {missing[0]} file. Expected three files of text, such as "
                 f"train.txt, valid.txt and test.txt."
             )
-        return {split: Text(str(file), file) for split, file in files.items()}
+        return {split: TextStream(str(file), file) for split, file in files.items()}
     if path.exists():
         return split_file(path)
     close = get_close_matches(str(path), NAMES, n=1)

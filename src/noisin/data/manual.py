@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from noisin.data.text import Text, words
+from noisin.data.text import TextStream, words
 from noisin.data.vocab import EOS, UNK
 
 SHARES = {"train": 0.82, "valid": 0.095, "test": 0.085}
@@ -31,12 +31,13 @@ def source() -> str:
     return f"pydoc_data.topics of {platform.python_implementation()} {platform.python_version()}"
 
 
-def texts() -> dict[str, Text]:
+def texts() -> dict[str, TextStream]:
     """The splits of the language reference of this Python."""
     from pydoc_data.topics import topics  # half a megabyte: not before it is asked for
 
     return {
-        split: Text(f"manual ({split})", text.encode()) for split, text in render(topics).items()
+        split: TextStream(f"manual ({split})", text.encode())
+        for split, text in render(topics).items()
     }
 
 

@@ -24,7 +24,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class Text:
+class TextStream:
     """The bytes of one split: a file, a stretch ``[start, stop)`` of a file, or bytes in memory."""
 
     name: str
@@ -127,12 +127,12 @@ def words(lines: str) -> list[str]:
     return lines.replace("\n", f" {EOS} ").split()
 
 
-def split_file(path: Path) -> dict[str, Text]:
+def split_file(path: Path) -> dict[str, TextStream]:
     """One file as three splits: the first 80 % for train, 10 % for valid, 10 % for test.
 
     The cuts are moved to the next end of a line. A contiguous split keeps neighbours together.
     """
-    with readable(str(path)), Text(str(path), path)._open() as file:
+    with readable(str(path)), TextStream(str(path), path)._open() as file:
         size = os.fstat(file.fileno()).st_size
         cuts = [0]
         for tenths in (8, 9):
@@ -146,6 +146,6 @@ def split_file(path: Path) -> dict[str, Text]:
             f"Give a longer text, or a folder with three files."
         )
     return {
-        split: Text(f"{path} ({split} part)" if size else str(path), path, start, stop)
+        split: TextStream(f"{path} ({split} part)" if size else str(path), path, start, stop)
         for split, start, stop in zip(("train", "valid", "test"), cuts, cuts[1:], strict=False)
     }

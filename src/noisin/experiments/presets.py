@@ -23,7 +23,7 @@ from typing import Any
 
 from noisin._util.settings import merge, sections
 from noisin._util.wording import shown
-from noisin.data.text import Text
+from noisin.data.text import TextStream
 from noisin.errors import InvalidValue
 from noisin.experiments.paper import recipes
 from noisin.training.config import RunConfig
@@ -114,7 +114,7 @@ def _read(path: Path) -> Preset:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(b"".join(Text(str(path), path).blocks()).decode())
+        return tomllib.loads(b"".join(TextStream(str(path), path).blocks()).decode())
     except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
         raise InvalidValue(f"{path}: is not TOML: {error}.") from None
 

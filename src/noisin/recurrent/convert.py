@@ -55,7 +55,7 @@ def convert(
     generator: Generator | None = None,
     site: Site = "read",
 ) -> Model:
-    """SweepLock torch's RNNs and cells inside ``model`` into noise-injected ones, in place.
+    """Turn torch's RNNs and cells inside ``model`` into noise-injected ones, in place.
 
     Args:
         model: any module; it is changed and returned. Nothing changes if anything is refused.

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from noisin.training.averaging import Average as Average
     from noisin.training.config import RunConfig as RunConfig
     from noisin.training.config import TrainConfig as TrainConfig
+    from noisin.training.from_config import run as run
     from noisin.training.load import restore as restore
     from noisin.training.optim import adamw as adamw
     from noisin.training.optim import sgd as sgd
     from noisin.training.record import RunRecord as RunRecord
     from noisin.training.runtime.signals import Interrupted as Interrupted
     from noisin.training.trainer import Trainer as Trainer
-    from noisin.training.trainer import run as run
 
 _HOMES = {
     "Average": "averaging",
@@ -28,7 +28,7 @@ _HOMES = {
     "RunRecord": "record",
     "TrainConfig": "config",
     "Trainer": "trainer",
-    "run": "trainer",
+    "run": "from_config",
     "adamw": "optim",
     "restore": "load",
     "sgd": "optim",

@@ -9,7 +9,7 @@ Any model with ``loss`` and ``log_prob`` is trained on any task with ``unit`` an
 >>> record = trainer.fit(model, text)  # doctest: +SKIP
 
 A run that was stopped or killed continues when the same is called again, and ends in the same bits
-as one that was not. :func:`run` builds model and task from a config.
+as one that was not. :func:`noisin.training.run` builds model and task from a config.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from noisin.data import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models import Loss, Trainable
 from noisin.tasks import Score, Task
-from noisin.tasks.base import Split, name_of, observation_of, splits_of
-from noisin.training import resume, scores
-from noisin.training.build import build_model, build_task
-from noisin.training.checkpoint import Checkpoint, Checkpoints
+from noisin.tasks.base import Split, name_of, splits_of
+from noisin.training import resume
+from noisin.training.checkpoint import Checkpoints
+from noisin.training.conclusion import recorded, summarize
 from noisin.training.config import RunConfig, TrainConfig
 from noisin.training.identity import own_config
 from noisin.training.noise_schedule import NoiseSchedule
@@ -53,41 +53,11 @@ from noisin.training.runtime.signals import Interrupted, caught
 from noisin.training.runtime.tensorboard import Board
 from noisin.training.runtime.workers import Workers
 from noisin.training.schedule import Weights
-from noisin.training.state import TrainState, load_weights, means_of
-from noisin.training.summary import BestResult, RunSummary
+from noisin.training.state import TrainState, means_of
 
 LOOK = 20  # steps between two looks at the loss, where looking means to wait for the device
 LIMITS = (None, "tokens", "minutes")  # that may cut an epoch short
 NOTHING, SAVE, STOP = 0, 1, 2  # what a process may ask for after a step; STOP + the signal
-
-
-def run(
-    config: RunConfig,
-    out: str | Path,
-    *,
-    task: Task | None = None,
-    progress: Progress | None = None,
-    workers: Workers | None = None,
-) -> RunRecord:
-    """Train the model of a config on its task, and record all of it in a folder.
-
-    Args:
-        config: all settings.
-        out: the folder; new, empty, or that of the same run, which is then continued.
-        task: the task of the config, if it is loaded already.
-        progress: shows how far the run is.
-        workers: the processes that train together.
-    """
-    arguments.instance("run: config", config, RunConfig, "Read one with RunConfig.from_toml(path).")
-    trainer = Trainer(config.train, out, settings=config, progress=progress, workers=workers)
-    with own_random_stream(find_device(config.device)):
-        if task is None:
-            with trainer.workers.main_first():
-                task = build_task(config)
-        torch.manual_seed(config.seed)
-        return trainer.fit(
-            build_model(config, observation_of(task)), task, NoiseSchedule(config.noise)
-        )
 
 
 class Trainer:
@@ -345,10 +315,10 @@ class Trainer:
             "tokens": state.tokens,
             "lr": state.schedule.lr,
             "noise_std": None if noise is None else math.sqrt(noise.variance),
-            "train": _recorded(train),
-            "train_clean": _recorded(clean),
-            "valid": _recorded(valid),
-            "valid_averaged": _recorded(averaged),
+            "train": recorded(train),
+            "train_clean": recorded(clean),
+            "valid": recorded(valid),
+            "valid_averaged": recorded(averaged),
             **({"terms": means} if means else {}),
             "seconds": round(self.clock.seconds, 3),
             "tokens_per_second": round(self.clock.speed(state.tokens), 1),
@@ -401,42 +371,17 @@ class Trainer:
         """Measure the best weights on the test data, and write the summary."""
         newest = self.checkpoints.newest(self.progress.note)
         assert newest is not None
-        lines = self.record.metrics
-        bests = {
-            weights: self._best_result(state, newest, weights, lines[best.epoch - 1])
-            for weights, best in state.schedule.bests.items()
-        }
-        summary = RunSummary(
+        summary = summarize(
+            state,
+            self.checkpoints,
+            newest,
+            self.record.metrics,
+            lambda split: self._measured(state, split) if self._has(split) else None,
             ended=reason,
-            epochs=state.epoch,
-            steps=state.step,
-            tokens=state.tokens,
             seconds=round(self.clock.seconds, 3),
-            parameters=sum(p.numel() for p in state.parameters),
-            bests=bests,
-            best=state.schedule.best_weights,
-            last=lines[-1],
             config=self.config.hash(),
         )
         self.record.write("summary.json", summary.to_json())
-
-    def _best_result(
-        self, state: TrainState, newest: Checkpoint, weights: Weights, line: Mapping[str, Any]
-    ) -> BestResult:
-        """Measure what was not measured of the best weights when their epoch ended."""
-        checkpoint = self.checkpoints.best(newest, weights)
-        saved = checkpoint.weights if weights == "raw" else checkpoint.average
-        assert saved is not None
-        load_weights(state.weights(), saved)
-        test = _recorded(self._measured(state, "test") if self._has("test") else None)
-        clean = line["train_clean"]
-        if weights == "averaged" and self._has("train_clean"):  # the line has the raw weights'
-            clean = _recorded(self._measured(state, "train_clean"))
-        return BestResult(weights, line, test, clean, checkpoint.manifest.number)
-
-
-def _recorded(score: Score | None) -> dict[str, Any] | None:
-    return None if score is None else scores.to_json(score)
 
 
 def _check(model: object, task: object) -> None:

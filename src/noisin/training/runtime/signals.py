@@ -48,7 +48,7 @@ _innermost: ContextVar[Flag | None] = ContextVar("noisin_signal_flag", default=N
 
 @contextmanager
 def caught() -> Iterator[Flag]:
-    """SweepLock the first signal into a flag. The second does what it would have done without us.
+    """Turn the first signal into a flag. The second does what it would have done without us.
 
     What the system was told to ignore stays ignored (``nohup``, shells that start a job in the
     background), and outside the main thread, where Python has no signals, nothing is caught.
