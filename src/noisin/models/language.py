@@ -17,9 +17,9 @@ from noisin import likelihoods
 from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods.linear import linear_nll
-from noisin.models.layer import Layer
+from noisin.models import layers
+from noisin.models.layers import CellChoice
 from noisin.noise import Noise
-from noisin.recurrent.cell import CELLS
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
 from noisin.regularizers.sequences import Dropout, Dropouts
@@ -40,12 +40,17 @@ class LanguageModel(nn.Module):
         embedding_size: that of the word vectors; ``hidden_size`` unless given.
         hidden_size: that of the layers. Where V is tied, the last layer has the embedding's size.
         num_layers: the number of layers.
-        cell: ``"lstm"``, ``"gru"``, ``"elman-tanh"``, ``"elman-sigmoid"`` or ``"elman-relu"``.
+        cell: ``"lstm"``, ``"gru"``, ``"elman-tanh"``, ``"elman-sigmoid"`` or ``"elman-relu"``; or
+            your own, a class ``Cell(input_size, hidden_size)`` whose instances are
+            ``(x, state) -> state``, or its name, ``"package.module:Class"``.
         tied: whether V is the embedding, or a matrix of its own.
         noise: a noise, None, or a sequence with one (or None) per layer.
         mode, feedback, noisy_layers, share: of the noise, as in :mod:`noisin.recurrent.modules`.
         site: of a GRU's noise, as in :class:`noisin.GRU`.
         dropout: the drop rates.
+        zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
+        gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
+            :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
         generator: the random stream of initialisation, noise and dropout; None is torch's own.
 
     Weights are the paper's: the embedding uniform on ±0.1, all others on ±1/√H, biases zero. A
@@ -70,7 +75,7 @@ class LanguageModel(nn.Module):
         embedding_size: int | None = None,
         hidden_size: int = 650,
         num_layers: int = 2,
-        cell: str = "lstm",
+        cell: CellChoice = "lstm",
         tied: bool = True,
         noise: Noise | Sequence[Noise | None] | None = None,
         mode: Mode = "multiplicative",
@@ -79,6 +84,8 @@ class LanguageModel(nn.Module):
         share: Share = "step",
         site: Site = "read",
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
+        zoneout: tuple[float, float] | None = None,
+        gate_dropout: tuple[float, float] | None = None,
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
@@ -92,15 +99,17 @@ class LanguageModel(nn.Module):
         injection.require_layers(num_layers)
         self.generator = generator
         sizes = _sizes(embedding_size, hidden_size, num_layers, tied)
-        with torch.random.fork_rng(devices=[]):  # torch's own initialisation is not ours
+        with layers.own_stream(generator):  # torch's own initialisation is not ours
             self.embedding = nn.Embedding(num_words, embedding_size)
             self.layers = nn.ModuleList(
-                Layer(
+                layers.layer(
                     cell,
                     sizes[k],
                     sizes[k + 1],
-                    Dropout(dropout.recurrent, dropout.locked, generator),
-                    injection.of_layer(k, num_layers),
+                    injection=injection.of_layer(k, num_layers),
+                    dropout=Dropout(dropout.recurrent, dropout.locked, generator),
+                    zoneout=zoneout,
+                    gate_dropout=gate_dropout,
                 )
                 for k in range(num_layers)
             )
@@ -115,7 +124,7 @@ class LanguageModel(nn.Module):
         with torch.no_grad():
             self.embedding.weight.uniform_(-0.1, 0.1, generator=self.generator)
             for layer in self.layers:
-                assert isinstance(layer, Layer)
+                assert isinstance(layer, layers.Layer)
                 layer.reset_parameters(self.generator)
             if self.weight is not None:
                 bound = self.weight.shape[1] ** -0.5
@@ -183,17 +192,6 @@ class LanguageModel(nn.Module):
         return state
 
 
-def detach(state: Any) -> Any:
-    """A state without its history, as truncated backpropagation carries it to the next window."""
-    if isinstance(state, tuple | list):
-        parts = [detach(part) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    if state is None:
-        return None
-    checks.require_tensors("detach", state=state)
-    return state.detach()
-
-
 def _sizes(embedding_size: int, hidden_size: int, num_layers: int, tied: bool) -> list[int]:
     """The sizes of what the layers read, and of what the last one emits."""
     if tied and num_layers == 1 and embedding_size != hidden_size:
@@ -211,8 +209,7 @@ def _check_sizes(**sizes: object) -> None:
         arguments.whole(f"LanguageModel: {name}", value)
 
 
-def _check_choices(cell: str, tied: bool, site: str, dropout: Dropouts) -> None:
-    checks.one_of("LanguageModel: cell", cell, tuple(CELLS))
+def _check_choices(cell: CellChoice, tied: bool, site: str, dropout: Dropouts) -> None:
     checks.one_of("LanguageModel: tied", tied, (True, False))
     if cell != "gru":
         checks.one_of("LanguageModel: site, of a cell that is no GRU,", site, ("read",))

@@ -119,7 +119,7 @@ class NoisyStack(Injected, nn.RNNBase):
         layers = self._injecting_layers(eps is not None) if noisy else []
         like = layout.enter(input)
         noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
-        mask = None if read_mask is None else self._mask(read_mask, layout, like)
+        mask = None if read_mask is None else self._given_mask(read_mask, layout, like)
         return self._run(input, hx, _Pass(layout, layers, noise, self._replaced(weights), mask))
 
     def _clean_forward(self, input: Input, hx: Any) -> Any:
@@ -178,7 +178,7 @@ class NoisyStack(Injected, nn.RNNBase):
 
         return draw
 
-    def _mask(self, read_mask: Tensor, layout: Layout, like: Tensor) -> Tensor:
+    def _given_mask(self, read_mask: Tensor, layout: Layout, like: Tensor) -> Tensor:
         if not self._cell.masks:
             raise Unsupported(
                 f"{type(self).__name__}: read_mask is a factor on what the gates read and leaves "
