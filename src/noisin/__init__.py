@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from noisin.recurrent.modules import GRU as GRU
     from noisin.recurrent.modules import LSTM as LSTM
     from noisin.recurrent.modules import RNN as RNN
+    from noisin.recurrent.unrolled import Unrolled as Unrolled
 
 __version__ = "0.2.0"
 
@@ -52,7 +53,8 @@ _HOMES |= {name: f"recurrent.{name}" for name in ("functional", "kernels", "conv
 _HOMES |= dict.fromkeys(("GRU", "LSTM", "RNN"), "recurrent.modules")
 _HOMES |= dict.fromkeys(("GRUCell", "LSTMCell", "Noisy", "RNNCell", "unroll"), "recurrent.cells")
 _HOMES |= dict.fromkeys(("noise_off", "noise_on", "set_noise"), "recurrent.injection")
-_HOMES |= {"revert": "recurrent.convert", "linear_nll": "likelihoods.linear"}
+_HOMES |= {"revert": "recurrent.convert", "Unrolled": "recurrent.unrolled"}
+_HOMES |= {"linear_nll": "likelihoods.linear"}
 
 __getattr__, _names = lazy.names_of(__name__, _HOMES)
 __all__ = ["__version__", *_names]

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin._util import arguments, checks, torch_state
+from noisin._util import arguments, checks, states, torch_state
 from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.base import require_likelihood
@@ -315,17 +315,8 @@ def _window(x: Tensor) -> tuple[int, int]:
 
 
 def _fold_state(state: Any, N: int, K: int) -> Any:
-    """K copies of the rows of a state, unless there are K·N already; a state may be nested.
-
-    Rows are the second dimension of an RNN's ``(layers, N, H)``, the first of a cell's ``(N, H)``.
-    """
-    if state is None:
-        return None
-    if isinstance(state, tuple | list):
-        parts = [_fold_state(part, N, K) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    checks.require_tensors("objective", state=state)
-    return _fold(state, N, K, dim=0 if state.dim() == 2 else 1)
+    """K copies of the rows of a state, unless there are K·N already."""
+    return states.map(lambda part: _fold(part, N, K, max(part.dim() - 2, 0)), state)
 
 
 def _fold(value: Tensor, N: int, K: int, dim: int = 1) -> Tensor:

@@ -11,8 +11,8 @@ from torch.testing import assert_close
 import noisin
 from noisin import noise
 from noisin.errors import InvalidValue
-from noisin.models import CELLS, Dropout, Dropouts
-from noisin.models.layer import Layer
+from noisin.models import CELLS, Dropout, Dropouts, layers
+from noisin.models.layers import Layer
 from noisin.recurrent.functional import inject
 from noisin.recurrent.injection import Injection
 from noisin.regularizers import DropoutLSTMCell, Masks
@@ -22,7 +22,8 @@ T, N, F, H = 5, 3, 4, 6
 
 
 def layer(cell: str, p: float, locked: bool = False, **settings: Any) -> Layer:
-    return Layer(cell, F, H, Dropout(p, locked), Injection(**settings)).double()
+    injection = Injection(**settings)
+    return layers.layer(cell, F, H, injection=injection, dropout=Dropout(p, locked)).double()
 
 
 @pytest.mark.parametrize("locked", [False, True])

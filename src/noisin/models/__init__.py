@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from noisin._util import lazy
 
 if TYPE_CHECKING:
+    from noisin._util.states import detach as detach
     from noisin.models.base import Head as Head
     from noisin.models.base import Loss as Loss
     from noisin.models.base import Trainable as Trainable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from noisin.models.heads import Linear as Linear
     from noisin.models.language import PRESETS as PRESETS
     from noisin.models.language import LanguageModel as LanguageModel
-    from noisin.models.language import detach as detach
     from noisin.models.sequence import SequenceModel as SequenceModel
     from noisin.recurrent.cell import CELLS as CELLS
     from noisin.regularizers.sequences import Dropout as Dropout
@@ -31,7 +31,8 @@ _HOMES = {
     **dict.fromkeys(("Values", "Words"), "encoders"),
     "generate": "generation",
     **dict.fromkeys(("Dense", "Linear"), "heads"),
-    **dict.fromkeys(("PRESETS", "LanguageModel", "detach"), "language"),
+    **dict.fromkeys(("PRESETS", "LanguageModel"), "language"),
+    "detach": "._util.states",
     "CELLS": ".recurrent.cell",
     "SequenceModel": "sequence",
     **dict.fromkeys(("Dropout", "Dropouts"), ".regularizers.sequences"),

@@ -8,7 +8,6 @@ are the same class with the same parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -16,15 +15,15 @@ from torch import Generator, Tensor, nn
 from noisin import likelihoods
 from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue
+from noisin.models import layers
 from noisin.models.encoders import Words
 from noisin.models.heads import Linear
-from noisin.models.layer import Layer
+from noisin.models.layers import CellChoice
 from noisin.models.sequence import SequenceModel
 from noisin.noise import Noise
-from noisin.recurrent.cell import CELLS
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
-from noisin.regularizers.sequences import Dropout, Dropouts
+from noisin.regularizers.sequences import Dropouts
 from noisin.regularizers.terms import Term
 
 # The sizes of the paper's models (num_layers, hidden_size), and one for a quick try.
@@ -43,12 +42,17 @@ class LanguageModel(SequenceModel):
         embedding_size: that of the word vectors; ``hidden_size`` unless given.
         hidden_size: that of the layers. Where V is tied, the last layer has the embedding's size.
         num_layers: the number of layers.
-        cell: ``"lstm"``, ``"gru"``, ``"elman-tanh"``, ``"elman-sigmoid"`` or ``"elman-relu"``.
+        cell: ``"lstm"``, ``"gru"``, ``"elman-tanh"``, ``"elman-sigmoid"`` or ``"elman-relu"``; or
+            your own, a class ``Cell(input_size, hidden_size)`` whose instances are
+            ``(x, state) -> state``, or its name, ``"package.module:Class"``.
         tied: whether V is the embedding, or a matrix of its own.
         noise: a noise, None, or a sequence with one (or None) per layer.
         mode, feedback, noisy_layers, share: of the noise, as in :mod:`noisin.recurrent.modules`.
         site: of a GRU's noise, as in :class:`noisin.GRU`.
         dropout: the drop rates.
+        zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
+        gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
+            :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
         terms: penalties to add to the loss.
         generator: the random stream of initialisation, noise and dropout; None is torch's own.
 
@@ -75,7 +79,7 @@ class LanguageModel(SequenceModel):
         embedding_size: int | None = None,
         hidden_size: int = 650,
         num_layers: int = 2,
-        cell: str = "lstm",
+        cell: CellChoice = "lstm",
         tied: bool = True,
         noise: Noise | Sequence[Noise | None] | None = None,
         mode: Mode = "multiplicative",
@@ -84,6 +88,8 @@ class LanguageModel(SequenceModel):
         share: Share = "step",
         site: Site = "read",
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
+        zoneout: tuple[float, float] | None = None,
+        gate_dropout: tuple[float, float] | None = None,
         terms: Sequence[Term] = (),
         generator: Generator | None = None,
     ) -> None:
@@ -95,23 +101,13 @@ class LanguageModel(SequenceModel):
         injection = Injection(
             noise, mode, feedback, noisy_layers, share, site, generator, owner="LanguageModel"
         )
-        injection.require_layers(num_layers)
         self.generator = generator
         sizes = _sizes(embedding_size, hidden_size, num_layers, tied)
-        with torch.random.fork_rng(devices=[]):  # torch's own initialisation is not ours
+        with layers.own_stream(generator):  # torch's own initialisation is not ours
             self.embedding = Words(num_words, embedding_size)
-            self.layers = nn.ModuleList(
-                Layer(
-                    cell,
-                    sizes[k],
-                    sizes[k + 1],
-                    Dropout(dropout.recurrent, dropout.locked, generator),
-                    injection.of_layer(k, num_layers),
-                )
-                for k in range(num_layers)
-            )
-        emitted = [dropout.input, *[dropout.between] * (num_layers - 1), dropout.output]
-        self.dropouts = nn.ModuleList(Dropout(p, dropout.locked, generator) for p in emitted)
+            options = {"zoneout": zoneout, "gate_dropout": gate_dropout}
+            self.layers = layers.recurrent_layers(cell, sizes, injection, dropout, **options)
+        self.dropouts = layers.emitted_dropouts(dropout, num_layers, generator)
         self.weight = None if tied else nn.Parameter(torch.empty(num_words, sizes[-1]))
         self.bias = nn.Parameter(torch.empty(num_words))
         self.terms: tuple[Term, ...] = tuple(terms)
@@ -122,7 +118,7 @@ class LanguageModel(SequenceModel):
         with torch.no_grad():
             self.embedding.weight.uniform_(-0.1, 0.1, generator=self.generator)
             for layer in self.layers:
-                assert isinstance(layer, Layer)
+                assert isinstance(layer, layers.Layer)
                 layer.reset_parameters(self.generator)
             if self.weight is not None:
                 bound = self.weight.shape[1] ** -0.5
@@ -145,17 +141,6 @@ class LanguageModel(SequenceModel):
         return Linear(self.V, self.bias, self.likelihood)
 
 
-def detach(state: Any) -> Any:
-    """A state without its history, as truncated backpropagation carries it to the next window."""
-    if isinstance(state, tuple | list):
-        parts = [detach(part) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    if state is None:
-        return None
-    checks.require_tensors("detach", state=state)
-    return state.detach()
-
-
 def _sizes(embedding_size: int, hidden_size: int, num_layers: int, tied: bool) -> list[int]:
     """The sizes of what the layers read, and of what the last one emits."""
     if tied and num_layers == 1 and embedding_size != hidden_size:
@@ -173,8 +158,7 @@ def _check_sizes(**sizes: object) -> None:
         arguments.whole(f"LanguageModel: {name}", value)
 
 
-def _check_choices(cell: str, tied: bool, site: str, dropout: Dropouts) -> None:
-    checks.one_of("LanguageModel: cell", cell, tuple(CELLS))
+def _check_choices(cell: CellChoice, tied: bool, site: str, dropout: Dropouts) -> None:
     checks.one_of("LanguageModel: tied", tied, (True, False))
     if cell != "gru":
         checks.one_of("LanguageModel: site, of a cell that is no GRU,", site, ("read",))

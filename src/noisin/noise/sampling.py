@@ -1,4 +1,4 @@
-"""Stochastic noise inside a module: from which stream, and for which part of a batch."""
+"""Randomness inside a module: from which stream, and for which part of a batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from noisin._util import torch_state
 from noisin.errors import InvalidValue, Unsupported
-from noisin.noise import Noise
+from noisin.noise import Bernoulli, Noise
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,11 @@ class Shard:
 
 
 class Stochastic(nn.Module):
-    """A module that draws noise: from its generator, and for its columns of the batch."""
+    """A module that draws noise or masks: from its generator, and for its columns of the batch.
+
+    Everything random inside a model draws here, so that processes that share a batch draw what one
+    process would, and gradient checkpointing recomputes what was drawn or refuses.
+    """
 
     generator: Generator | None
     shard: Shard | None = None
@@ -65,6 +69,10 @@ class Stochastic(nn.Module):
                 f"got {tuple(eps.shape)} of {eps.dtype}."
             )
         return eps
+
+    def _mask(self, p: float, shape: Sequence[int], like: Tensor) -> Tensor:
+        """A dropout mask, 0 or ``1/(1 - p)``: ``1 + eps`` of Bernoulli noise."""
+        return self._draw(Bernoulli(1 - p), shape, like).add_(1)
 
 
 def set_shard(model: nn.Module, shard: Shard | None) -> None:

@@ -31,6 +31,7 @@ class CellSpec:
         name: one of :data:`~noisin.recurrent.names.CELL_NAMES`, or ``"package.module:Class"``.
         module: the class, as ``"package.module:Class"``.
         arguments: of that class, beside its sizes.
+        cell: the class of one step without noise, where ``module`` runs whole sequences.
         step: the transition ``(gates_x, state, w) -> state``; None for a cell without kernels.
         state: the tensors of the state that a layer of it returns, the hidden state first.
         carry: whether a kernel's state has a clean tensor beside z: an LSTM's c, a GRU's carry.
@@ -54,6 +55,7 @@ class CellSpec:
     torch_kernel: str | None = None
     fused: bool = False
     on_state: CellSpec | None = None
+    cell: str | None = None
 
     def at(self, site: Site) -> CellSpec:
         """The cell with its noise at this site."""
@@ -65,20 +67,28 @@ class CellSpec:
         return self.code is not None and (self.slots == 1 or self.carry)
 
     def load(self) -> Callable[..., Any]:
-        """The class."""
-        try:
-            found = resolve_name(self.module)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InvalidValue(
-                f"cell: {self.module!r} cannot be imported ({error}). Give one of "
-                f"{', '.join(CELL_NAMES)}, or 'package.module:Class' of an installed package."
-            ) from error
-        if not callable(found):
-            raise InvalidType(
-                f"cell: {self.module!r} is a {type(found).__name__}, expected a class "
-                f"Cell(input_size, hidden_size)."
-            )
-        return found  # type: ignore[no-any-return]
+        """The class of ``module``."""
+        return _load(self.module)
+
+    def load_cell(self) -> Callable[..., Any]:
+        """The class of one step."""
+        return _load(self.cell or self.module)
+
+
+def _load(name: str) -> Callable[..., Any]:
+    try:
+        found = resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidValue(
+            f"cell: {name!r} cannot be imported ({error}). Give one of {', '.join(CELL_NAMES)}, or "
+            f"'package.module:Class' of an installed package."
+        ) from error
+    if not callable(found):
+        raise InvalidType(
+            f"cell: {name!r} is a {type(found).__name__}, expected a class "
+            f"Cell(input_size, hidden_size)."
+        )
+    return found  # type: ignore[no-any-return]
 
 
 def _elman(nonlinearity: str, code: int, torch_kernel: str | None) -> CellSpec:
@@ -90,6 +100,7 @@ def _elman(nonlinearity: str, code: int, torch_kernel: str | None) -> CellSpec:
         partial(functional.elman, activation=nonlinearity),
         code=code,
         torch_kernel=torch_kernel,
+        cell="noisin.recurrent.cells:ElmanCell",
     )
 
 
@@ -105,6 +116,7 @@ def _gru(code: int, carry: bool, on_state: CellSpec | None = None) -> CellSpec:
         code=code,
         torch_kernel="gru",
         on_state=on_state,
+        cell="torch.nn:GRUCell",
     )
 
 
@@ -120,6 +132,7 @@ _LSTM = CellSpec(
     code=3,
     torch_kernel="lstm",
     fused=True,
+    cell="torch.nn:LSTMCell",
 )
 _WITH_KERNELS = {
     spec.name: spec

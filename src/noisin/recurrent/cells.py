@@ -203,7 +203,21 @@ class _TorchCell(NoisyCell, nn.RNNCellBase):
         return Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
 
-class RNNCell(_TorchCell, nn.RNNCell):
+class ElmanCell(nn.RNNCell):
+    """``torch.nn.RNNCell``, whose ``nonlinearity`` may also be ``"sigmoid"``."""
+
+    def forward(self, x: Tensor, state: Tensor | None = None) -> Tensor:
+        """``h = s(W_x x + W_h h_prev)``."""
+        drop_ins.torch_cell(self, x, state)
+        if self.nonlinearity != "sigmoid":
+            return super().forward(x, state)
+        w = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        h = x.new_zeros(*x.shape[:-1], self.hidden_size) if state is None else state
+        drop_ins.cell_step(self, x, h)
+        return functional.elman(w.project(x), (h,), w, "sigmoid")[0]
+
+
+class RNNCell(_TorchCell, ElmanCell):
     """``torch.nn.RNNCell`` with noise; ``nonlinearity`` may also be ``"sigmoid"``."""
 
     _torch_arguments = drop_ins.with_nonlinearity(drop_ins.CELL_ARGUMENTS)
@@ -214,13 +228,7 @@ class RNNCell(_TorchCell, nn.RNNCell):
 
     def transition(self, x: Tensor, state: State = None) -> State:
         """``h = s(W_x x + W_h h_prev)``."""
-        drop_ins.torch_cell(self, x, state)
-        if self.nonlinearity != "sigmoid":
-            return nn.RNNCell.forward(self, x, state)
-        w = self._weights
-        h = x.new_zeros(*x.shape[:-1], self.hidden_size) if state is None else state
-        drop_ins.cell_step(self, x, h)
-        return functional.elman(w.project(x), (h,), w, "sigmoid")[0]
+        return ElmanCell.forward(self, x, state)
 
 
 class LSTMCell(_TorchCell, nn.LSTMCell):

@@ -138,6 +138,14 @@ def revert(model: Model) -> Model:
     return model
 
 
+def clean_twin(module: nn.RNNBase) -> NoisyStack:
+    """Noisin's module without noise that shares everything with one of torch's."""
+    twin = _twin("", module)
+    assert isinstance(twin, NoisyStack)
+    twin._configure(Injection())
+    return twin
+
+
 def _selected(model: nn.Module, where: Where | None) -> list[tuple[str, nn.Module]]:
     """The RNNs and cells to convert, each once, under the first name that is wanted."""
     selected: dict[nn.Module, str] = {}

@@ -119,7 +119,7 @@ class NoisyStack(Injected, nn.RNNBase):
         layers = self._injecting_layers(eps is not None) if noisy else []
         like = layout.enter(input)
         noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
-        mask = None if read_mask is None else self._mask(read_mask, layout, like)
+        mask = None if read_mask is None else self._given_mask(read_mask, layout, like)
         return self._run(input, hx, _Pass(layout, layers, noise, self._replaced(weights), mask))
 
     def _clean_forward(self, input: Input, hx: Any) -> Any:
@@ -178,7 +178,7 @@ class NoisyStack(Injected, nn.RNNBase):
 
         return draw
 
-    def _mask(self, read_mask: Tensor, layout: Layout, like: Tensor) -> Tensor:
+    def _given_mask(self, read_mask: Tensor, layout: Layout, like: Tensor) -> Tensor:
         if not self._cell.masks:
             raise Unsupported(
                 f"{type(self).__name__}: read_mask is a factor on what the gates read and leaves "
@@ -204,7 +204,7 @@ class NoisyStack(Injected, nn.RNNBase):
         state = self._initial_state(x, hx, run.layout)
         D = self._directions
         finals: list[States] = []
-        for first, last in self._spans(run):
+        for first, last in self._spans(run.layers, run.mask is not None):
             part = tuple(s[first * D : (last + 1) * D] for s in state)
             emit = self._emit if last in run.layers else self._clean
             x, final = emit(first, last, x, part, run)
@@ -232,14 +232,14 @@ class NoisyStack(Injected, nn.RNNBase):
             return self._kernel(first, last, x, state, run)
         return self._loop(last, x, state, run, None)
 
-    def _spans(self, run: _Pass) -> list[tuple[int, int]]:
+    def _spans(self, layers: Collection[int], masked: bool = False) -> list[tuple[int, int]]:
         """Cut the stack into (first, last) layers."""
         spans: list[tuple[int, int]] = []
         first = 0
-        single = run.mask is not None or self._cell.torch_kernel is None
+        single = masked or self._cell.torch_kernel is None
         for layer in range(self.num_layers):
-            loop_follows = self.feedback and layer + 1 in run.layers
-            end = layer == self.num_layers - 1 or layer in run.layers or loop_follows
+            loop_follows = self.feedback and layer + 1 in layers
+            end = layer == self.num_layers - 1 or layer in layers or loop_follows
             if end or single:
                 spans.append((first, layer))
                 first = layer + 1

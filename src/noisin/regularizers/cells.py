@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from noisin._util import arguments, checks
 from noisin.errors import InvalidValue
+from noisin.noise.sampling import Stochastic
 from noisin.recurrent import drop_ins
 
 GATES = 4  # input, forget, cell, output: torch's order
@@ -33,7 +34,7 @@ class Masks(NamedTuple):
     h: Tensor | None
 
 
-class DropoutLSTMCell(nn.LSTMCell):
+class DropoutLSTMCell(Stochastic, nn.LSTMCell):
     r"""``torch.nn.LSTMCell`` with dropout on the products ``W_x x`` and ``W_h h`` of each gate.
 
     The paper's general form, for each gate g of i, f, c, o,
@@ -50,6 +51,7 @@ class DropoutLSTMCell(nn.LSTMCell):
         site: ``"after"``, the paper's: the mask is on the product, ``(W x) * m``; or ``"before"``,
             Zaremba's: it is on the vector, ``W (x * m)``.
         shared: whether the four gates share one mask, or (the paper) each has its own.
+        generator: the random stream to draw from; None is torch's global one.
 
     Zaremba's dropout is ``site="before", shared=True, p_h=0``. The paper calls it the special case
     of its form with ``p_h = 0``, which holds only up to the site.
@@ -67,6 +69,7 @@ class DropoutLSTMCell(nn.LSTMCell):
         p_h: float = 0.0,
         site: Literal["before", "after"] = "after",
         shared: bool = False,
+        generator: Generator | None = None,
         **kwargs: Any,
     ) -> None:
         drop_ins.torch_arguments(type(self).__name__, drop_ins.CELL_ARGUMENTS, args, kwargs)
@@ -75,10 +78,12 @@ class DropoutLSTMCell(nn.LSTMCell):
         check_rate("DropoutLSTMCell: p_h", p_h)
         checks.one_of("DropoutLSTMCell: site", site, ("before", "after"))
         checks.one_of("DropoutLSTMCell: shared", shared, (True, False))
+        checks.require_generator("DropoutLSTMCell", generator)
         self.p_x = p_x
         self.p_h = p_h
         self.site = site
         self.shared = shared
+        self.generator = generator
 
     def forward(
         self,
@@ -109,11 +114,11 @@ class DropoutLSTMCell(nn.LSTMCell):
     def sample_masks(self, x: Tensor) -> Masks:
         """Fresh masks for one step."""
         drop_ins.cell_step(self, x)
-        sizes = self._mask_sizes
         gates = 1 if self.shared else GATES
         x_mask, h_mask = (
-            F.dropout(x.new_ones(*x.shape[:-1], gates, size), p) if p else None
-            for size, p in zip(sizes, (self.p_x, self.p_h), strict=True)
+            # Drawn with the rows in dimension -2, as for all that processes may share.
+            self._mask(p, (gates, *x.shape[:-1], size), x).movedim(0, -2) if p else None
+            for size, p in zip(self._mask_sizes, (self.p_x, self.p_h), strict=True)
         )
         return Masks(x_mask, h_mask)
 

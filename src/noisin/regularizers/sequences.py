@@ -13,7 +13,6 @@ from torch import Generator, Tensor
 
 from noisin._util import arguments, checks
 from noisin.errors import InvalidValue
-from noisin.noise import Bernoulli, Noise
 from noisin.noise.sampling import Stochastic
 from noisin.regularizers.cells import check_rate
 
@@ -69,7 +68,6 @@ class Dropout(Stochastic):
         self.p = p
         self.locked = locked
         self.generator = generator
-        self.law: Noise = Bernoulli(1 - p)
 
     @property
     def acts(self) -> bool:
@@ -86,7 +84,7 @@ class Dropout(Stochastic):
             )
         T, N = like.shape[:2]
         shape = (1 if self.locked else T, N, size)
-        return self._draw(self.law, shape, like).add_(1).expand(T, N, size)
+        return self._mask(self.p, shape, like).expand(T, N, size)
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop entries of x."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor
 
 from noisin._util import checks
 from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.noise.sampling import Stochastic
 from noisin.recurrent import drop_ins
 from noisin.recurrent.cells import Cell, GRUCell
 from noisin.recurrent.functional import State
 from noisin.regularizers.cells import check_rate
 
 
-class Zoneout(nn.Module):
+class Zoneout(Stochastic):
     r"""Any cell whose hidden state and memory keep, per unit, their previous value at random.
 
     While training, ``h_t = m h_{t-1} + (1 - m) h~_t`` with ``m ~ Bernoulli(p_h)``, and likewise c;
@@ -23,20 +24,29 @@ class Zoneout(nn.Module):
         cell: ``(x, state) -> state``, with a tensor h or a pair (h, c) for its state.
         p_h: the probability that a unit of h keeps its value.
         p_c: the probability that a unit of c does; zero for a cell without one.
+        generator: the random stream to draw from; None is torch's global one.
 
     Noise around zoneout, ``Noisy(Zoneout(...))``, multiplies along the values that are kept.
 
-    >>> cell = Zoneout(nn.LSTMCell(2, 3), p_h=0.05, p_c=0.5)
+    >>> cell = Zoneout(torch.nn.LSTMCell(2, 3), p_h=0.05, p_c=0.5)
     >>> h, c = cell(torch.zeros(1, 2))
     >>> h.shape
     torch.Size([1, 3])
     """
 
-    def __init__(self, cell: Cell, p_h: float = 0.0, p_c: float = 0.0) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        p_h: float = 0.0,
+        p_c: float = 0.0,
+        *,
+        generator: Generator | None = None,
+    ) -> None:
         super().__init__()
         check_rate("Zoneout: p_h", p_h)
         check_rate("Zoneout: p_c", p_c)
         checks.require_cell("Zoneout", cell)
+        checks.require_generator("Zoneout", generator)
         if isinstance(cell, GRUCell) and cell.site == "read":
             raise Unsupported(
                 "Zoneout: a GRUCell with site='read' has the pair (z, h) for its state, two faces "
@@ -45,6 +55,7 @@ class Zoneout(nn.Module):
         self.cell = cell
         self.p_h = p_h
         self.p_c = p_c
+        self.generator = generator
 
     def forward(self, x: Tensor, state: State = None) -> State:
         """One step of the cell, of which some units are undone."""
@@ -84,7 +95,7 @@ class Zoneout(nn.Module):
             old = torch.zeros_like(new)
         if not self.training:
             return torch.lerp(new, old, p)
-        return torch.where(torch.rand_like(new) < p, old, new)
+        return torch.where(self._mask(p, new.shape, new) == 0, old, new)
 
     def extra_repr(self) -> str:
         """The rates."""

@@ -11,8 +11,8 @@ from torch import nn
 from noisin._util.settings import load_object
 from noisin.errors import InvalidValue, NoisinError
 from noisin.likelihoods import LIKELIHOODS
-from noisin.models import Dropout, Dropouts, LanguageModel, SequenceModel, Values
-from noisin.models.layer import Layer
+from noisin.models import Dropouts, LanguageModel, SequenceModel, Values, Words
+from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
 from noisin.models.names import HEADS, TERMS
 from noisin.noise import FAMILIES, Noise, validate
 from noisin.recurrent.injection import Injection
@@ -91,54 +91,70 @@ def build_task(config: RunConfig) -> Task:
 
 def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
     """The model of a config for a task's observations, with its noise unless that is a penalty."""
-    model, noise = config.model, config.noise
-    sampled = noise if config.train.objective == "noise" else None
-    settings: dict[str, Any] = {}
-    if sampled is not None:
-        settings = sampled.model_dump(include={"mode", "feedback", "noisy_layers", "share", "site"})
-    if observation.likelihood == "categorical":
-        return LanguageModel(
-            observation.size,
-            embedding_size=model.embedding_size,
-            hidden_size=model.hidden_size,
-            num_layers=model.num_layers,
-            cell=model.cell,
-            tied=model.tied,
-            dropout=Dropouts(**model.dropout.model_dump()),
-            noise=build_noise(sampled),
-            terms=build_terms(config),
-            **settings,
-        )
-    return _value_model(config, observation, build_noise(sampled), settings)
-
-
-def _value_model(
-    config: RunConfig, observation: Observation, noise: Noise | None, settings: dict[str, Any]
-) -> SequenceModel:
-    """A model that reads values as they are and predicts them by a linear head of its own."""
     model = config.model
-    if model.tied or model.embedding_size is not None:
+    parts: dict[str, Any] = {
+        "zoneout": model.zoneout and (model.zoneout.p_h, model.zoneout.p_c),
+        "gate_dropout": model.gate_dropout and (model.gate_dropout.x, model.gate_dropout.h),
+    }
+    if observation.likelihood != "categorical" or model.head is not None:
+        return _assembled(config, observation, parts)
+    return LanguageModel(
+        observation.size,
+        embedding_size=model.embedding_size,
+        hidden_size=model.hidden_size,
+        num_layers=model.num_layers,
+        cell=model.cell,
+        tied=model.tied,
+        dropout=Dropouts(**model.dropout.model_dump()),
+        noise=build_noise(_sampled(config)),
+        terms=build_terms(config),
+        **_placement(config),
+        **parts,
+    )
+
+
+def _sampled(config: RunConfig) -> NoiseConfig | None:
+    """The noise that is drawn, which a penalty is not."""
+    return config.noise if config.train.objective == "noise" else None
+
+
+def _placement(config: RunConfig) -> dict[str, Any]:
+    """How the noise is injected."""
+    names = {"mode", "feedback", "noisy_layers", "share", "site"}
+    noise = _sampled(config)
+    return {} if noise is None else noise.model_dump(include=names)
+
+
+def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any]) -> SequenceModel:
+    """A model whose head has parameters of its own."""
+    model, size = config.model, observation.size
+    words = observation.likelihood == "categorical"
+    if model.tied or (model.embedding_size is not None and not words):
         raise InvalidValue(
-            "config: model.tied must be false and model.embedding_size left out, because "
-            f"{config.data.name!r} is not made of words."
+            "config: model.tied must be false, and model.embedding_size left out unless words are "
+            f"read, because the head of {config.data.name!r} has weights of its own."
         )
-    sizes = [observation.size, *[model.hidden_size] * model.num_layers]
-    placed = settings.pop("noisy_layers", "all")
-    injection = Injection(noise, layers=placed, owner="SequenceModel", **settings)
-    layers = []
-    with torch.random.fork_rng(devices=[]):
-        for k in range(model.num_layers):
-            dropout = Dropout(model.dropout.recurrent, model.dropout.locked)
-            own = injection.of_layer(k, model.num_layers)
-            layers.append(Layer(model.cell, sizes[k], sizes[k + 1], dropout, own))
+    width = (model.embedding_size or model.hidden_size) if words else size
+    sizes = [width, *[model.hidden_size] * model.num_layers]
+    dropout = Dropouts(**model.dropout.model_dump())
+    placement = _placement(config)
+    injection = Injection(
+        build_noise(_sampled(config)),
+        layers=placement.pop("noisy_layers", "all"),
+        owner="SequenceModel",
+        **placement,
+    )
+    encoder = Words(size, width) if words else Values(size)
+    with own_stream(None):
+        layers = recurrent_layers(model.cell, sizes, injection, dropout, **parts)
     for layer in layers:
+        assert isinstance(layer, Layer)
         layer.reset_parameters()
-    rates = [model.dropout.input, *[model.dropout.between] * (model.num_layers - 1)]
     return SequenceModel(
-        Values(observation.size),
+        encoder,
         layers,
         build_head(config, sizes[-1], observation),
-        dropouts=[Dropout(p, model.dropout.locked) for p in (*rates, model.dropout.output)],
+        dropouts=emitted_dropouts(dropout, model.num_layers),
         terms=build_terms(config),
     )
 

@@ -137,3 +137,22 @@ def test_the_last_look_before_pointers_are_passed(name: str) -> None:
     ):
         with pytest.raises(InvalidValue, match="kernels: mask must be"):
             native._call(name, plan, u, **given | {"mask": wrong})
+
+
+@pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_second_derivatives_are_those_of_the_reference(kernel: str, cell: str) -> None:
+    """Which recomputes the layer: a mask that it forgot would change the first ones too."""
+    plan = Plan(KERNEL_CELLS[cell], "multiplicative", (3, 3, 2))
+    inputs, eps, mask = tensors_of(plan, 4, torch.float64)
+    n = 1 + plan.cell.carry
+    found = {}
+    for name in ("reference", kernel):
+        with kernels.using(name):
+            z, _ = kernels.run(
+                plan, inputs[0], eps, tuple(inputs[1 : 1 + n]), Weights(*inputs[1 + n :]), mask
+            )
+        first = torch.autograd.grad(z.pow(3).sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(sum(d.square().sum() for d in first), inputs)
+        found[name] = (first, second)
+    assert_close(found[kernel], found["reference"])

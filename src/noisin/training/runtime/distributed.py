@@ -123,19 +123,15 @@ class Processes(Workers):
             parts = [torch.empty_like(state) for _ in range(self.count)]
             with _together():
                 dist.all_gather(parts, state.contiguous())
-            columns = [_by_column(part, self._shard.size) for part in parts]
-            return torch.cat(columns, dim=2).flatten(1, 2)
+            joined: Tensor = states.join(parts, self._shard.size)
+            return joined
 
-        return states.map_tensors(gathered, carried)
+        return states.map(gathered, carried)
 
     def scatter(self, carried: Any) -> Any:
         """This process's part of the carried state of all columns."""
-
-        def own(state: Tensor) -> Tensor:
-            columns = _by_column(state, self._shard.total)
-            return columns.narrow(2, self._shard.start, self._shard.size).flatten(1, 2)
-
-        return states.map_tensors(own, carried)
+        own = slice(self._shard.start, self._shard.start + self._shard.size)
+        return states.columns(carried, own, self._shard.total)
 
     def agree(self, wish: int) -> int:
         """The largest wish of any process."""
@@ -168,11 +164,6 @@ class Processes(Workers):
             self.agree(1)
             raise
         self.agree(0)
-
-
-def _by_column(state: Tensor, columns: int) -> Tensor:
-    """``(layers, K · columns, H)`` as ``(layers, K, columns, H)``."""
-    return state.view(len(state), -1, columns, state.shape[-1])
 
 
 @contextmanager
