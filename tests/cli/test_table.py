@@ -37,7 +37,7 @@ def test_csv_is_alone_on_standard_output(tmp_path: Path, capsys: Any) -> None:
     rows = list(csv.DictReader(io.StringIO(printed.out)))
     assert len(rows) == 36
     assert {len(row) for row in rows} == {18}
-    assert "noisin: b is of no cell" in printed.err
+    assert "noisin: b belongs to no cell" in printed.err
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_what_does_not(change: dict[str, Any], told: str, tmp_path: Path) -> Non
     write(tmp_path / "a", **change)
     assert all(found.result.runs == () for found in tables.compare(3, collect(tmp_path)).lines)
     shown = sheets.show(3, collect(tmp_path))
-    assert f"is of no cell: against ptb-medium-gaussian, {told}." in shown
+    assert f"belongs to no cell: against ptb-medium-gaussian, {told}." in shown
 
 
 def test_another_text(tmp_path: Path) -> None:
@@ -158,13 +158,14 @@ def test_another_text(tmp_path: Path) -> None:
     write(tmp_path / "b").write("environment.json", {})
     assert result(tmp_path).runs == ()
     shown = sheets.show(3, collect(tmp_path))
-    assert shown.count("settings are those of ptb-medium-gaussian, and its text is another") == 2
+    assert shown.count("settings are those of ptb-medium-gaussian, but its text is another") == 2
 
 
 def test_runs_of_other_tables_are_counted(tmp_path: Path) -> None:
     write(tmp_path / "a", "wt2-medium", text="wikitext-2")
-    assert "Runs of no cell of this table, besides: 1." in sheets.show(3, collect(tmp_path))
-    assert "of no cell" not in sheets.show(4, collect(tmp_path))
+    shown = sheets.show(3, collect(tmp_path))
+    assert "Other runs that belong to no cell of this table: 1." in shown
+    assert "to no cell" not in sheets.show(4, collect(tmp_path))
     (found,) = (n for n in tables.compare(4, collect(tmp_path)).lines if n.result.runs)
     assert (found.cell.row, found.cell.size) == ("None", "medium")
 
@@ -173,8 +174,8 @@ def test_many_others_are_not_listed_one_by_one(tmp_path: Path) -> None:
     for i in range(12):
         write(tmp_path / f"{i}", noise={"gamma": 0.1}, seed=i)
     shown = sheets.show(3, collect(tmp_path))
-    assert shown.count("is of no cell") == sheets.MOST
-    assert "besides: 2." in shown
+    assert shown.count("belongs to no cell") == sheets.MOST
+    assert "this table: 2." in shown
 
 
 @pytest.mark.parametrize(
@@ -369,7 +370,7 @@ def test_hostile_names_do_no_harm(tmp_path: Path) -> None:
         write(tmp_path / name, seed=len(name), noise={"gamma": 0.7})
     assert "\\<script\\>" in sheets.show(3, collect(tmp_path), "markdown")
     assert r"a\_b \& 5\%\textbackslash{}x\{" in sheets.show(3, collect(tmp_path), "latex")
-    assert "a b is of no cell" in sheets.show(3, collect(tmp_path), "text")
+    assert "a b belongs to no cell" in sheets.show(3, collect(tmp_path), "text")
     write(tmp_path / 'x,"y\nz')
     assert row(tmp_path, "Gaussian")["runs"] == 'x,"y\nz'
 

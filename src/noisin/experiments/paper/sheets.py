@@ -1,4 +1,4 @@
-"""How a table looks: the paper's numbers beside ours, with what to know about both below."""
+"""Tables as text: the paper's numbers next to ours, followed by remarks on both."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ LEGEND = {
     tables.FEWER_EPOCHS: "than the recipe, and the paper, have at most.",
     tables.AVERAGED: "better on valid than the raw ones, each at its best epoch, so they count.",
     tags.NOT_SCORED: tags.MEANINGS[tags.NOT_SCORED],
-    tags.NOT_COMPLETE: "stopped or still at work. Such a run counts only where none is complete.",
-    tags.DIVERGED: "the loss left the finite numbers; not counted.",
+    tags.NOT_COMPLETE: "stopped or still running. Such a run counts only if none is complete.",
+    tags.DIVERGED: "the loss became non-finite; not counted.",
     tags.REPEATED: "another run of the same seed went as far or further, and stands for it.",
     MARKS["recurrent-dropout"]: "another reading of the paper's dropout: 0.4 on the state that is "
     "fed back.",
@@ -51,7 +51,7 @@ LEGEND = {
 
 
 def show(number: int, runs: Collection, format: Format = "text") -> str:
-    """A table of the paper beside ours, in a format. CSV has the numbers alone."""
+    """A table of the paper next to ours, in a format. CSV contains only the numbers."""
     if format == "csv":
         return _csv(number, runs)
     shown = list(sheets(number, runs))
@@ -68,7 +68,7 @@ def show(number: int, runs: Collection, format: Format = "text") -> str:
 
 
 def remarks(number: int, runs: Collection) -> list[str]:
-    """What to know about the numbers: of ours, of the paper's, and of runs that do not count."""
+    """Remarks on our numbers, on the paper's, and on runs that do not count."""
     tables.check_number(number)
     if number == results.SYSTEMS[0].table:
         found = ["No recipe trains these models, so there is nothing of ours to compare."]
@@ -80,7 +80,7 @@ def remarks(number: int, runs: Collection) -> list[str]:
 
 
 def sheets(number: int, runs: Collection) -> Iterator[Sheet]:
-    """The parts of a table of the paper beside ours, one for each size of the model."""
+    """The parts of a table of the paper next to ours, one for each size of the model."""
     tables.check_number(number)
     if number == results.SYSTEMS[0].table:
         yield _systems()
@@ -149,14 +149,14 @@ def _systems() -> Sheet:
 def _of_ours(comparison: Comparison) -> Iterator[str]:
     yield (
         "Ours are at the best epoch by validation; ± is the sample standard deviation over seeds, "
-        "and the difference our test less the paper's."
+        "and the difference is our test minus the paper's."
     )
     shown = " ".join(entry for line in comparison.lines for entry in _row(line))
     yield from (f"{words}: {meaning}" for words, meaning in LEGEND.items() if words in shown)
 
 
 def _of_the_paper(number: int) -> Iterator[str]:
-    """Where it is at odds with itself, and how its LSTM with dropout did elsewhere."""
+    """Where it contradicts itself, and how its LSTM with dropout did elsewhere."""
     yield from (f"Of the paper: {note.text}" for note in results.NOTES if note.table == number)
     for found in results.BASELINES:
         if found.table != number:
@@ -170,22 +170,22 @@ def _of_the_paper(number: int) -> Iterator[str]:
 
 
 def _others(comparison: Comparison, any_run: bool) -> Iterator[str]:
-    """The runs that belong to no cell, those of the table's text each with the reason."""
+    """The runs that belong to no cell; for those of the table's text, the reason."""
     if not any_run:
         yield "There are no runs. To make one: noisin train ptb-medium-gaussian"
     here = [run for run in comparison.others if run.config.data.name == comparison.corpus]
     for run in here[:MOST]:
-        yield f"{run.name} is of no cell: {_reason(run, comparison.number)}"
+        yield f"{run.name} belongs to no cell: {_reason(run, comparison.number)}"
     rest = len(comparison.others) - len(here[:MOST])
     if rest:
-        yield f"Runs of no cell of this table, besides: {rest}."
+        yield f"Other runs that belong to no cell of this table: {rest}."
 
 
 def _reason(run: Run, number: int) -> str:
     recipe, differences = tables.nearest(run, number)
     if differences:
         return f"against {recipe}, {'; '.join(differences)}."
-    return f"its settings are those of {recipe}, and its text is another."
+    return f"its settings are those of {recipe}, but its text is another one."
 
 
 def _csv(number: int, runs: Collection) -> str:

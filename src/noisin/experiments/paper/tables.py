@@ -1,9 +1,9 @@
-"""The paper's tables beside ours, from the records of runs alone.
+"""The paper's tables next to ours, from the records of runs.
 
-Like is compared with like. A run counts for a cell if its settings are those of the cell's recipe,
-but for what leaves the model and its training as they are (the seed, where and on how many threads
-it ran, how long), and if it read the same text. Perplexities are those of the best epoch by
-validation; several seeds are given as their mean and sample standard deviation.
+A run counts for a cell if its settings are those of the cell's recipe, except for what does not
+change the model and its training (the seed, the device, the number of threads, the limits), and if
+it was trained on the same text. Perplexities are those of the best epoch on valid; several seeds
+are shown as their mean and sample standard deviation.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ FEWER_EPOCHS, AVERAGED = "fewer epochs", "averaged weights"
 
 @dataclass(frozen=True)
 class Result:
-    """What the runs of a recipe came to.
+    """The result of the runs of a recipe.
 
     Attributes:
         recipe: its name.
-        runs: those that count, one for each seed.
-        dev, test: perplexities at the best epoch; None where they are not known.
-        epochs: the fewest and the most that a run was trained for.
-        limit: how many epochs the recipe has.
+        runs: the runs that count, one for each seed.
+        dev, test: perplexities at the best epoch; None if not known.
+        epochs: the smallest and the largest number of epochs of a run.
+        limit: the number of epochs of the recipe.
         notes: what to know before comparing.
     """
 
@@ -57,14 +57,14 @@ class Result:
 
 @dataclass(frozen=True)
 class TableLine:
-    """A cell of the paper and ours."""
+    """A cell of the paper, and our result."""
 
     cell: TableCell
     result: Result
 
     @property
     def difference(self) -> float | None:
-        """Our test perplexity less the paper's."""
+        """Our test perplexity minus the paper's."""
         return None if self.result.test is None else self.result.test.mean - self.cell.test
 
 
@@ -78,17 +78,17 @@ class Comparison:
 
     @property
     def corpus(self) -> results.CorpusName:
-        """The text that the table is of."""
+        """The text that the table is about."""
         return self.lines[0].cell.corpus
 
 
 def check_number(number: int) -> None:
-    """Refuse a table that the paper has not, or that has no perplexities."""
+    """Refuse the number of a table that does not exist or has no perplexities."""
     tables = sorted({cell.table for cell in results.CELLS} | {row.table for row in results.SYSTEMS})
     if number not in tables:
-        told = WITHOUT_PERPLEXITIES.get(number, f"The paper has no table {number}.")
+        why = WITHOUT_PERPLEXITIES.get(number, f"The paper has no table {number}.")
         raise InvalidValue(
-            f"{told} Those of perplexities are {', '.join(map(str, tables[:-1]))} and {tables[-1]}."
+            f"{why} Those of perplexities are {', '.join(map(str, tables[:-1]))} and {tables[-1]}."
         )
 
 
@@ -109,7 +109,7 @@ def compare(number: int, runs: Iterable[Run]) -> Comparison:
 
 
 def nearest(run: Run, number: int) -> tuple[str, list[str]]:
-    """The recipe of a table that a run is most like, and what it differs in."""
+    """The recipe of a table that is closest to a run, and the differences."""
     mine = comparable(run.config)
     names = [name for cell in results.CELLS if cell.table == number for name in _names(cell)]
     differences = {name: mine.differences(comparable(recipes.config(name))) for name in names}
@@ -133,7 +133,7 @@ def _lines(cell: TableCell, alike: Mapping[str, list[Run]]) -> Iterator[TableLin
 
 
 def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
-    """Of complete runs; if there are none, of those on the way, which have no test perplexity."""
+    """The result of complete runs, or else of unfinished ones, which have no test perplexity."""
     diverged = [run for run in runs if run.diverged is not None and not run.complete]
     begun = [run for run in runs if run.metrics and run not in diverged]
     chosen = longest_of_each_seed(begun)
@@ -168,6 +168,6 @@ def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
 
 
 def _mean(runs: Sequence[Run], name: str) -> Mean | None:
-    """Of a perplexity at the best epoch, or None if it was not measured for each of the runs."""
+    """The mean of a perplexity at the best epoch; None if a run did not measure it."""
     values = [run.best[name] for run in runs if run.best is not None]
     return None if None in values else Mean.of(values)
