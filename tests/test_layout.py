@@ -13,8 +13,6 @@ LONGEST = 400  # lines of a file
 
 # A law of the noise and a likelihood may have one name: they are used as noise.X and likelihoods.X.
 NAMESPACES = {"likelihoods/families.py", "noise/families.py"}
-# To be renamed: remove a name from here as soon as only one class has it.
-NOT_YET_RENAMED: set[str] = {"Batch"}
 
 
 def classes_of(text: str) -> list[str]:
@@ -33,9 +31,7 @@ def defined_twice(texts: dict[str, str]) -> dict[str, list[str]]:
 
 def test_a_class_has_a_name_of_its_own() -> None:
     twice = defined_twice({file: p.read_text(encoding="utf-8") for file, p in SOURCES.items()})
-    wrong = {name: files for name, files in twice.items() if set(files) != NAMESPACES}
-    assert {name: files for name, files in wrong.items() if name not in NOT_YET_RENAMED} == {}
-    assert NOT_YET_RENAMED & wrong.keys() == NOT_YET_RENAMED, "these are renamed: remove them"
+    assert {name: files for name, files in twice.items() if set(files) != NAMESPACES} == {}
 
 
 def test_a_name_that_is_used_twice_is_found() -> None:

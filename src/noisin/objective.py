@@ -35,7 +35,7 @@ NOISE_SAMPLES = "a whole number of noise samples"
 
 
 @dataclass(frozen=True)
-class Batch:
+class Window:
     """A window: inputs ``(T, N, ...)``, targets ``(T, N, ...)`` and the state to start from.
 
     The state has N rows, or the K·N rows that the estimate of the window before returned. It is a
@@ -47,7 +47,7 @@ class Batch:
     state: Any = None
 
     def __post_init__(self) -> None:
-        checks.require_tensors("objective.Batch", x=self.x, target=self.target)
+        checks.require_tensors("objective.Window", x=self.x, target=self.target)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Estimate:
 
 
 def estimate(
-    model: Model, batch: Batch, K: int = 1, likelihood: Likelihood | None = None
+    model: Model, batch: Window, K: int = 1, likelihood: Likelihood | None = None
 ) -> Estimate:
     """Estimate the objective and the marginal likelihood of a window from K noise samples.
 
@@ -112,14 +112,14 @@ def estimate(
     >>> import noisin
     >>> from noisin import likelihoods, noise
     >>> rnn = noisin.RNN(1, 1, noise=noise.Gaussian(0.5))
-    >>> batch = Batch(torch.ones(5, 2, 1), torch.zeros(5, 2, 1))
+    >>> batch = Window(torch.ones(5, 2, 1), torch.zeros(5, 2, 1))
     >>> e = estimate(rnn, batch, K=1000, likelihood=likelihoods.Gaussian())
     >>> bool(e.bound < e.marginal)
     True
     """
-    if not isinstance(batch, Batch):
+    if not isinstance(batch, Window):
         raise InvalidValue(
-            f"estimate: expected an objective.Batch(x, target, state), got {type(batch).__name__}."
+            f"estimate: expected an objective.Window(x, target, state), got {type(batch).__name__}."
         )
     T, N = _window(batch.x)
     s, state = _noisy_samples(model, batch.x, batch.state, K)

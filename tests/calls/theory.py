@@ -23,17 +23,17 @@ def target() -> Tensor:
     return torch.zeros(T, N, H)
 
 
-def batch() -> objective.Batch:
-    return objective.Batch(x(), target(), states(1, N, H)())
+def batch() -> objective.Window:
+    return objective.Window(x(), target(), states(1, N, H)())
 
 
 def _estimate(model: Any, K: Any, likelihood: Any, **window: Any) -> Any:
-    e = objective.estimate(model, objective.Batch(**window), K, likelihood)
+    e = objective.estimate(model, objective.Window(**window), K, likelihood)
     return e.bound, e.bound_stderr, e.marginal, e.marginal_stderr
 
 
 def _decomposition(model: Any, K: Any, likelihood: Any, **window: Any) -> Any:
-    return analysis.risk_decomposition(model, objective.Batch(**window), K, likelihood)
+    return analysis.risk_decomposition(model, objective.Window(**window), K, likelihood)
 
 
 def _ensemble() -> objective.Ensemble:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+import noisin
 from noisin.data import Windows
 from noisin.experiments import presets
 from noisin.experiments.paper import recipes, results
 from noisin.models import PRESETS
+from noisin.regularizers import DropoutLSTMCell, Zoneout
 from noisin.tasks import Observation
 from noisin.training import RunConfig
 from noisin.training.build import build_model, build_noise
@@ -155,7 +157,36 @@ def test_every_recipe_is_built_and_takes_a_step(name: str) -> None:
     assert torch.equal(other, again) != random
 
 
-@pytest.mark.parametrize("name", ["ptb-medium-recurrent-dropout-chi-square", "figure1-noisy"])
+def test_the_recipes_have_the_parts_that_they_name() -> None:
+    def layers(name: str) -> Any:
+        config = recipes.config(name)
+        config = config.model_copy(update={"model": config.model.model_copy(update=TOY)})
+        model = build_model(config, Observation("categorical", len(CORPUS.vocab)))
+        return [layer.rnn for layer in model.layers]
+
+    for rnn in layers("ptb-small-gate-dropout-beta"):
+        assert isinstance(rnn.cell, noisin.Noisy)
+        assert isinstance(rnn.cell.cell, DropoutLSTMCell)
+        assert (rnn.cell.cell.p_x, rnn.cell.cell.p_h, rnn.cell.cell.site) == (0.5, 0.4, "after")
+        assert not rnn.cell.cell.shared, "eight masks"
+    for rnn in layers("wt2-small-zoneout"):
+        zoneout = rnn.cell.cell
+        assert isinstance(zoneout, Zoneout)
+        assert (zoneout.p_h, zoneout.p_c) == (0.025, 0.25)
+        assert isinstance(zoneout.cell, torch.nn.LSTMCell)
+    for rnn in layers("ptb-small-recurrent-dropout-gaussian"):
+        assert isinstance(rnn, noisin.LSTM)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ptb-medium-recurrent-dropout-chi-square",
+        "ptb-small-gate-dropout-gaussian",
+        "ptb-small-zoneout",
+        "figure1-noisy",
+    ],
+)
 def test_the_trainer_takes_a_recipe(name: str, tmp_path: Path) -> None:
     flags: dict[str, Any] = {"model": TOY, "train": SMALLER, "threads": 1}
     (config,) = presets.read(name).configs(flags).values()

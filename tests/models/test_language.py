@@ -244,13 +244,13 @@ def test_the_objective_and_the_ensembles_take_it() -> None:
     lm = model(noise=noise.Gaussian(0.5)).eval()
     x, target = text()
     assert isinstance(lm.likelihood, likelihoods.Categorical)
-    estimate = objective.estimate(lm, objective.Batch(x, target), K=4)
+    estimate = objective.estimate(lm, objective.Window(x, target), K=4)
     assert estimate.bound < estimate.marginal < 0
-    estimate = objective.estimate(lm, objective.Batch(x, target, estimate.state), K=4)
+    estimate = objective.estimate(lm, objective.Window(x, target, estimate.state), K=4)
     ensemble = objective.predict(lm, x, K=4, state=estimate.state)
     assert ensemble.arithmetic(target).shape == (T, N)
     noisin.set_noise(lm, noise.Gaussian(0.0))
-    silent = objective.estimate(lm, objective.Batch(x, target), K=2)
+    silent = objective.estimate(lm, objective.Window(x, target), K=2)
     assert_close(silent.bound, lm.log_prob(Batch(x, target))[0].sum())
 
 

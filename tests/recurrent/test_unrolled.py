@@ -73,7 +73,7 @@ def test_noise_switches_reach_the_cell() -> None:
 def test_the_objective_folds_its_state() -> None:
     """A cell's state has its rows in another place than a layer's."""
     layer = noisin.Unrolled(noisin.Noisy(Leaky(F, H), noise.Gaussian(0.5)))
-    batch = objective.Batch(
+    batch = objective.Window(
         torch.randn(T, N, F), torch.randn(T, N, H), layer(torch.ones(1, N, F))[1]
     )
     found = objective.estimate(layer, batch, K=3, likelihood=Gaussian())

@@ -131,7 +131,7 @@ def by_objective(name: str, lm: LanguageModel, length: int, K: int, temperature:
     total, state = 0.0, None
     for xs, targets in zip(x.split(length), target.split(length), strict=True):
         if name == "marginal":
-            e = objective.estimate(tempered, objective.Batch(xs, targets, state), K)
+            e = objective.estimate(tempered, objective.Window(xs, targets, state), K)
             total, state = total + e.marginal.item(), e.state
         else:
             ensemble = objective.predict(tempered, xs, K, state)

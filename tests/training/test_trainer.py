@@ -198,7 +198,7 @@ def test_noise_samples(K: int) -> None:
     torch.manual_seed(3)
     loss = model.loss(w.repeat(K))
     torch.manual_seed(3)
-    estimate = objective.estimate(model, objective.Batch(w.x, w.target), K)
+    estimate = objective.estimate(model, objective.Window(w.x, w.target), K)
     torch.testing.assert_close(loss.mean, -estimate.bound / w.count)
     assert loss.terms == {}
     assert loss.objective is loss.mean

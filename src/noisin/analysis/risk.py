@@ -17,7 +17,7 @@ from noisin.analysis.regularizer import bregman
 from noisin.errors import InvalidValue
 from noisin.likelihoods import Likelihood
 from noisin.noise import Noise
-from noisin.objective import Batch
+from noisin.objective import Window
 from noisin.recurrent.injection import as_training, injected_modules, noise_on
 
 
@@ -59,14 +59,14 @@ class Risk:
 
 
 def risk_decomposition(
-    model: nn.Module, batch: Batch, K: int = 64, likelihood: Likelihood | None = None
+    model: nn.Module, batch: Window, K: int = 64, likelihood: Likelihood | None = None
 ) -> Risk:
     """R, R(det) and their difference, from K noise samples.
 
     >>> import noisin
     >>> from noisin import likelihoods, noise
     >>> rnn = noisin.RNN(1, 2, noise=noise.Gaussian(0.5), feedback=False)
-    >>> batch = Batch(torch.ones(5, 4, 1), torch.zeros(5, 4, 2))
+    >>> batch = Window(torch.ones(5, 4, 1), torch.zeros(5, 4, 2))
     >>> risk = risk_decomposition(rnn, batch, K=500, likelihood=likelihoods.Gaussian())
     >>> bool(risk.difference > 0)
     True

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from noisin._util import arguments
+from noisin.errors import InvalidValue
 from noisin.tasks import Task
 from noisin.tasks.base import observation_of
 from noisin.training.build import build_model, build_task
@@ -37,6 +38,11 @@ def run(
         workers: the processes that train together.
     """
     arguments.instance("run: config", config, RunConfig, "Read one with RunConfig.from_toml(path).")
+    if config.own is not None:
+        raise InvalidValue(
+            f"run: {out}: the model is {config.own.model.get('name', 'your own')}, which was not "
+            f"built from settings. Pass it to Trainer(config.train, out).fit(model, task)."
+        )
     trainer = Trainer(config.train, out, settings=config, progress=progress, workers=workers)
     with own_random_stream(find_device(config.device)):
         if task is None:

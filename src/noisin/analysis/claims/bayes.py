@@ -18,7 +18,7 @@ from noisin import likelihoods, noise, objective
 from noisin.analysis import rows
 from noisin.analysis.rows import LEVEL, ClaimRow, Pair
 from noisin.analysis.toys import MODES, Model, X, draws, inputs
-from noisin.objective import Batch
+from noisin.objective import Window
 from noisin.recurrent import cells
 from noisin.recurrent.modules import RNN
 
@@ -37,7 +37,7 @@ def jensen_bound() -> Iterator[ClaimRow]:
     exact_bound = (log_weight.exp() * log_p).sum()
     exact_marginal = (log_weight + log_p).logsumexp(0)
     with torch.no_grad():
-        found = objective.estimate(model, Batch(x, target), K=draws(20_000))
+        found = objective.estimate(model, Window(x, target), K=draws(20_000))
         estimates = [_marginal_of(model, x, target, K) for K in (1, 3, 9)]
     steps = [*estimates, (exact_marginal, 0.0)]
     rises = [rows.difference(b, a) for a, b in pairwise(steps)]
@@ -76,7 +76,7 @@ def enumerated(model: Model, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
 def _marginal_of(model: Model, x: Tensor, target: Tensor, K: int) -> Pair:
     """The mean of many independent K-sample estimates of the marginal."""
     repeats = draws(8000)
-    many = Batch(x.expand(STEPS, repeats, X), target.expand(STEPS, repeats))
+    many = Window(x.expand(STEPS, repeats, X), target.expand(STEPS, repeats))
     log_p = objective.estimate(model, many, K=K).log_p
     each = [objective.Estimate(part, None).marginal for part in torch.split(log_p, 1, dim=1)]
     return rows.mean(torch.stack(each))
@@ -149,7 +149,7 @@ def joint() -> Iterator[ClaimRow]:
         log_joint = objective.log_joint(
             cell, lambda z: z, x.expand(2, pairs, 1), target.expand(2, pairs, 1), z, lik
         )
-        found = objective.estimate(rnn, Batch(x, target), K=draws(20_000), likelihood=lik)
+        found = objective.estimate(rnn, Window(x, target), K=draws(20_000), likelihood=lik)
     density = log_joint.exp().view(len(axis), len(axis))
     exact = torch.trapezoid(torch.trapezoid(density, axis), axis).log()
     claim = "log ∫ p(x, z) dz of two steps minus the marginal by sampling"
