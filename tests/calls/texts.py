@@ -121,6 +121,16 @@ def _models() -> list[Call]:
             {**sizes, **choices, **NOISE_SETTINGS},
             patient=("num_layers",),
         ),
+        Call(
+            "LanguageModel(...) step by step",
+            lambda **a: LanguageModel(O, hidden_size=H, **a)(torch.zeros(2, 1, dtype=torch.int64)),
+            {
+                "cell": lambda: "lstm",
+                "zoneout": lambda: (0.1, 0.1),
+                "gate_dropout": lambda: (0.5, 0.4),
+                "noisy_layers": lambda: [0],
+            },
+        ),
         Call("LanguageModel", _called("forward"), text),
         Call(
             "LanguageModel with dropout", _called("forward", dropout=Dropouts(recurrent=0.1)), text

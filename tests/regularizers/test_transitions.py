@@ -65,7 +65,7 @@ def test_bad_input() -> None:
     for wrong in (nn.LSTM(F, H), 3, nn.LSTMCell):
         with pytest.raises(InvalidType, match="Zoneout: expected a cell"):
             Zoneout(wrong)
-    with pytest.raises(Unsupported, match="two faces of one value"):
+    with pytest.raises(Unsupported, match="two forms of one value"):
         Zoneout(noisin.GRUCell(F, H, site="read"), p_h=0.5)
     with pytest.raises(InvalidValue, match=r"a state h or \(h, c\), got tuple of 3"):
         Zoneout(lambda x, state: (x, x, x), p_h=0.5)(torch.zeros(1, F))

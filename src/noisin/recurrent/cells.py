@@ -1,7 +1,7 @@
 """Any transition function as a cell, noise around it, and the loop over time.
 
 A cell is ``(x, state) -> state``; a state of None is the initial one. Its hidden state ``h`` is the
-tensor, or the first of the tuple, unless the cell says otherwise by methods ``hidden(state) -> h``
+tensor, or the first of the tuple, unless the cell defines methods ``hidden(state) -> h``
 and ``with_hidden(state, z) -> state``. :class:`Noisy` wraps any cell into the noise-injected one,
 ``g_W = f_W * (1 + eps)``, and :func:`unroll` runs a cell over time.
 
@@ -29,20 +29,20 @@ Cell = Callable[..., State]
 
 def hidden(cell: object, state: State) -> Tensor:
     """The hidden state h of a cell's state."""
-    if _says_otherwise(cell):
+    if _defines_hidden(cell):
         h = cell.hidden(state)  # type: ignore[attr-defined]
     else:
         h = state[0] if isinstance(state, tuple | list) and state else state
     if not isinstance(h, Tensor):
         raise InvalidType(
             f"{type(cell).__name__}: expected a state that is a tensor or a tuple that starts with "
-            f"one, got {type(state).__name__}. Let the cell say where its hidden state is, by "
-            f"methods hidden(state) and with_hidden(state, z)."
+            f"one, got {type(state).__name__}. Define methods "
+            f"hidden(state) and with_hidden(state, z) on the cell."
         )
     return h
 
 
-def _says_otherwise(cell: object) -> bool:
+def _defines_hidden(cell: object) -> bool:
     """Whether the cell's class has the two methods; an attribute such as a layer does not count."""
     found = [callable(getattr(type(cell), name, None)) for name in ("hidden", "with_hidden")]
     if any(found) and not all(found):
@@ -55,7 +55,7 @@ def _says_otherwise(cell: object) -> bool:
 
 def with_hidden(cell: object, state: State, z: Tensor) -> State:
     """A cell's state with z in place of its hidden state."""
-    if _says_otherwise(cell):
+    if _defines_hidden(cell):
         return cell.with_hidden(state, z)  # type: ignore[attr-defined]
     if isinstance(state, Tensor):
         return z
@@ -123,7 +123,7 @@ class Noisy(NoisyCell):
         generator: the random stream to draw from; None is torch's global one.
 
     A cell that copies its state along, such as a GRU, zoneout or a highway, multiplies noise along
-    that copy: keep the noise small, or choose a cell with a carry of its own.
+    that copy: keep the noise small, or choose a cell with a separate carry.
 
     >>> from noisin import noise
     >>> cell = Noisy(nn.LSTMCell(2, 3), noise.Gamma(0.4, alpha=2.0))
@@ -265,7 +265,7 @@ class GRUCell(_TorchCell, nn.GRUCell):
         return f"{super().extra_repr()}, site={self.site!r}"
 
     def transition(self, x: Tensor, state: State = None) -> State:
-        """Torch's own step, or the one with a carry of its own."""
+        """Torch's own step, or the one with a separate carry."""
         if self.site == "state":
             drop_ins.torch_cell(self, x, state)
             return nn.GRUCell.forward(self, x, state)
@@ -298,7 +298,7 @@ def unroll(
             f"unroll: expected x of shape (T, N, F), or (T, F) without a batch, with T > 0, got "
             f"{tuple(x.shape)}. Time comes first."
         )
-    if getattr(cell, "site", "state") == "state":  # the other site has a state of its own
+    if getattr(cell, "site", "state") == "state":  # the other site has another state
         known = (*drop_ins.TORCH_CELLS, RNNCell, LSTMCell, GRUCell)
         drop_ins.known_cell(cell, x[0], state, known)
     if eps is not None and not isinstance(cell, NoisyCell):

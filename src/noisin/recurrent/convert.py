@@ -1,7 +1,7 @@
 """Put noise into an existing model, and take it out again.
 
 A module keeps its identity: only its class changes, from torch's to ours, which is a subclass that
-holds the same parameters. So Parameters, optimizers, hooks, ``state_dict`` keys and modules that
+has the same parameters. So Parameters, optimizers, hooks, ``state_dict`` keys and modules that
 are used in two places stay what they were.
 """
 
@@ -94,7 +94,7 @@ def convert(
         raise InvalidValue(
             f"convert: found no torch RNN or cell in {type(model).__name__}"
             f"{'' if where is None else f' where {where!r}'}. "
-            f"Wrap a transition of your own with noisin.Noisy(cell, noise)."
+            f"Wrap your own transition with noisin.Noisy(cell, noise)."
         )
     for module, twin in configured:
         module.__class__ = type(twin)
@@ -168,7 +168,7 @@ def _selected(model: nn.Module, where: Where | None) -> list[tuple[str, nn.Modul
     if unused and selected:
         raise InvalidValue(
             f"convert: no RNN or cell is named {' or '.join(map(repr, sorted(unused)))}. "
-            f"Leave it out of where=, or mend its spelling."
+            f"Leave it out of where=, or correct its spelling."
         )
     return [(name, module) for module, name in selected.items()]
 

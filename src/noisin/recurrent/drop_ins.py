@@ -122,7 +122,7 @@ def cell_shapes(cell: nn.RNNCellBase, x: Tensor, *states: object) -> None:
 
 def cell_input(cell: nn.Module, x: object, *states: object) -> None:
     """Raise unless x is a tensor and, as the states, of the kind of the cell's weights."""
-    weight = cell._parameters.get("weight_ih")  # none of its own while it is parametrized
+    weight = cell._parameters.get("weight_ih")  # None while it is parametrized
     for value in (x, *states):
         if (
             weight is None
@@ -136,7 +136,7 @@ def cell_input(cell: nn.Module, x: object, *states: object) -> None:
 
 def _explain_input(name: str, what: str, value: object, weight: Tensor | None) -> None:
     """Say why a value is not of the kind of the weights, unless that is right."""
-    if what == "x" or isinstance(value, Tensor):  # what else a state is, its shape will tell
+    if what == "x" or isinstance(value, Tensor):  # other states fail the check of shapes
         require_tensors(name, **{what: value})
     if weight is None or not isinstance(value, Tensor):
         return

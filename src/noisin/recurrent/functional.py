@@ -20,7 +20,7 @@ from torch.nn import functional as F
 Mode = Literal["multiplicative", "additive"]
 Share = Literal["step", "sequence"]
 States = tuple[Tensor, ...]
-State = Any  # a tuple of tensors, or what a user's own cell makes of it
+State = Any  # a tuple of tensors, or the state of a user's cell
 Step = Callable[[int, Tensor, State], tuple[Tensor, State]]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -117,7 +117,7 @@ def scan(
 ) -> tuple[list[Tensor], State]:
     """Run ``step(t, x_t, state) -> (z_t, state)`` over time: all z, in time order, and the state.
 
-    Rows may end early: ``xs[t]`` then holds the first rows only, as in a PackedSequence. The other
+    Rows may end early: ``xs[t]`` then has the first rows only, as in a PackedSequence. The other
     rows keep their state, which is final when time runs forward and initial when it runs backward.
     """
     N = len(xs[0])

@@ -108,13 +108,13 @@ class Injection:
         return [k for k in layers if free or laws[k] is not None]
 
     def of_layer(self, k: int, num_layers: int) -> Injection:
-        """The settings of the k-th layer where each layer is a module of its own."""
+        """The settings of the k-th layer where each layer is a separate module."""
         placed = replace(self, noise=None).places(num_layers, given=True)
         noise = self.laws(num_layers)[k]
         return replace(self, noise=noise, layers="all" if k in placed else ())
 
     def with_unchecked_noise(self, noise: Any) -> Injection:
-        """The same with a stand-in that need not be centred, for an analysis."""
+        """The same with a stand-in that need not be centred, to analyse a model with."""
         other = copy(self)
         object.__setattr__(other, "noise", noise)
         return other
@@ -166,7 +166,7 @@ class Injected(Stochastic):
     def _require(self, injection: Injection) -> None:
         """Raise unless the module can have these settings."""
         if isinstance(injection.noise, tuple):
-            validate(list(injection.noise))  # is not a noise, and says so
+            validate(list(injection.noise))  # raises: this is not one noise
 
     def __getstate__(self) -> dict[str, Any]:
         # A switch belongs to the `with` that set it: a copy made inside must not keep it.

@@ -143,5 +143,5 @@ class Layout:
         return torch.stack(list(steps)) if self.packed is None else torch.cat(list(steps))
 
     def hold(self, x: Tensor) -> Tensor:
-        """A value ``(N, F)`` that each sequence holds at all its steps."""
+        """A value ``(N, F)`` that each sequence has at all its steps."""
         return self.join([x[:n] for n in self.sizes])

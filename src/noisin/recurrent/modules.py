@@ -1,6 +1,6 @@
 r"""Noise-injected ``RNN``, ``LSTM`` and ``GRU``: torch's modules plus noise.
 
-They subclass torch's, take its arguments, hold its parameters and load its ``state_dict``. Without
+They subclass torch's, take its arguments, have its parameters and load its ``state_dict``. Without
 noise, in ``eval()`` or with the noise off, torch's own kernel runs. While training they follow
 Algorithm 1 of the paper, ``z_t = f_W(x_{t-1}, z_{t-1}) * (1 + eps_t)``.
 
@@ -125,7 +125,7 @@ class GRU(NoisyStack, nn.GRU):
 
     A GRU's h is both its memory and its output. With ``site="read"`` the gates and the output read
     the noisy ``z = h * (1 + eps)`` while the carry stays clean, like the LSTM's c, so that noise
-    does not pile up along it; **the returned state is that carry**. ``site="state"`` is the
+    does not accumulate along it; **the returned state is that carry**. ``site="state"`` is the
     literal equation, ``z = (1 + eps) * ((1 - u) n + u z_prev)``: it can explode, and warns. Without
     feedback the two are the same.
     """

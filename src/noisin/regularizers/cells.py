@@ -54,7 +54,7 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         generator: the random stream to draw from; None is torch's global one.
 
     Zaremba's dropout is ``site="before", shared=True, p_h=0``. The paper calls it the special case
-    of its form with ``p_h = 0``, which holds only up to the site.
+    of its form with ``p_h = 0``, which is true only up to the site.
 
     >>> cell = DropoutLSTMCell(2, 3, p_x=0.5, p_h=0.4)
     >>> h, c = cell(torch.zeros(1, 2))
@@ -92,7 +92,7 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         *,
         masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """One step. ``masks`` are the caller's own, applied whenever given, in eval() too."""
+        """One step. ``masks`` are the caller's, applied whenever given, in eval() too."""
         drop_ins.cell_step(self, x, *drop_ins.torch_cell(self, x, state))
         if masks is None and not self.training:
             return super().forward(x, state)

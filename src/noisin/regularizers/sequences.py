@@ -1,8 +1,8 @@
-"""Dropout of sequences: where it goes, how much of it, and the masks themselves.
+"""Dropout of sequences: its places, its rates, and the masks.
 
 Multiplicative Bernoulli noise *is* dropout, so a mask is ``1 + eps`` with the noise that is already
-there. It therefore comes from the same random stream and can be told apart from noise by its place
-alone: ``noise_off`` and ``set_noise`` leave dropout as it is.
+there. It therefore comes from the same random stream and differs from noise by its place alone:
+``noise_off`` and ``set_noise`` leave dropout as it is.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Zoneout(Stochastic):
         checks.require_generator("Zoneout", generator)
         if isinstance(cell, GRUCell) and cell.site == "read":
             raise Unsupported(
-                "Zoneout: a GRUCell with site='read' has the pair (z, h) for its state, two faces "
-                "of one value, which zoneout would tear apart. Use site='state'."
+                "Zoneout: a GRUCell with site='read' has the pair (z, h) for its state, two forms "
+                "of one value, which zoneout would keep or replace separately. Use site='state'."
             )
         self.cell = cell
         self.p_h = p_h

@@ -9,7 +9,7 @@
     projection. Elsewhere, and without a compiler, the eager one runs.
 
 The environment variable ``NOISIN_KERNEL`` chooses: ``auto`` (the default, C where it runs),
-``eager``, ``c`` or ``reference``; :func:`using` does so for a while.
+``eager``, ``c`` or ``reference``; :func:`using` does so inside a ``with``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def chosen() -> str:
 
 @contextmanager
 def using(kernel: str) -> Iterator[None]:
-    """Choose the kernel for a while.
+    """Context manager: choose the kernel.
 
     >>> with using("eager"):
     ...     chosen()
@@ -93,7 +93,7 @@ def kernel_for(
 
 
 def _plain(tensors: list[Tensor]) -> bool:
-    """Ordinary tensors of one dtype on one device, not empty, and what their memory holds."""
+    """Ordinary tensors of one dtype on one device, not empty, and not negated lazily."""
     kinds = {(type(t), t.dtype, t.device) for t in tensors}
     return {kind for kind, _, _ in kinds} <= {Tensor, Parameter} and (
         len({kind[1:] for kind in kinds}) == 1

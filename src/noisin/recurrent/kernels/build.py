@@ -3,8 +3,8 @@
 The cache key is made of all that the machine code depends on: source, flags, compiler and
 processor. A library gets its final name after it has reproduced the reference in a process of its
 own (an illegal instruction cannot be caught), so one that has that name can be loaded. The name
-also holds the hash of the contents. Whoever can write to the cache can run code as the user: where
-another user could, nothing is loaded from it (see :mod:`noisin._util.trust`).
+also contains the hash of the contents. Any user who can write to the cache can run code as its
+owner: where another user could, nothing is loaded from it (see :mod:`noisin._util.trust`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 SOURCES = ("kernel.c", "cells.h", "tiles.h")
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno")
 SECONDS = 300  # ten on an idle machine
-COMPILER = {"LC_ALL": "C"}  # its version is part of the key, in whichever language it is told
+COMPILER = {"LC_ALL": "C"}  # its version is part of the key, whatever the language of its messages
 # Threads, too, are tried. They sleep while they wait: other work may need the cores.
 TRIAL = {"NOISIN_KERNEL": "c", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
 
@@ -42,12 +42,12 @@ class _Failed(Exception):
 
 
 def compiled() -> Path | None:
-    """The path of a library that works on this machine, compiled if need be."""
+    """The path of a library that works on this machine, compiled if necessary."""
     return _attempt(_cached)
 
 
 def load() -> ctypes.CDLL | None:
-    """A library that works on this machine, compiled if need be."""
+    """A library that works on this machine, compiled if necessary."""
     return _attempt(_loaded)
 
 
@@ -79,7 +79,7 @@ def _loaded() -> ctypes.CDLL:
             return ctypes.CDLL(name if os.path.exists(name) else str(path))
         os.close(descriptor)
         path.unlink()  # damaged: compile it again
-    raise _Failed(f"{path} does not hold what was written to it.")
+    raise _Failed(f"{path} does not contain what was written to it.")
 
 
 def _digest(descriptor: int) -> str:
@@ -129,7 +129,7 @@ def _key(compiler: list[str]) -> str:
 
 
 def _processor() -> str:
-    """The processor and its instruction sets, as far as the system tells."""
+    """The processor and its instruction sets, as far as the system reports them."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -99,7 +99,7 @@ INLINE void NAME(mask_rows)(long rows, long H, const REAL **a, const REAL *mask,
   }
 }
 
-/* What a cell makes of its gates, for LANES units of one row. `a` holds the recurrent product. */
+/* What a cell makes of its gates, for LANES units of one row. `a` is the recurrent product. */
 INLINE void NAME(step)(long cell, long additive, long H, long n, REAL *gate, const REAL *bias,
                        const VEC *a, const REAL *eps, const REAL *z_before, REAL *carry,
                        REAL *carries, REAL *z) {
@@ -264,7 +264,7 @@ INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, l
 }
 
 /* How many REALs of room a call needs: the panels of all blocks, and the sums and masked rows of each
-   thread, which may be more than its stack holds. Forward, a thread has the sums of all slots at
+   thread, which may be more than its stack has room for. Forward, a thread has the sums of all slots at
    once. */
 INLINE long NAME(blocks)(const struct layer *l) { return (l->H + BLOCK - 1) / BLOCK; }
 INLINE long NAME(panels)(const struct layer *l) {

@@ -101,7 +101,7 @@ def backward(
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of the gates and, with a projection, of its output, from those of z.
 
-    ``d_state`` holds the gradients of the final state, and in the end those of the initial one.
+    ``d_state`` contains the gradients of the final state, and afterwards those of the initial one.
     """
     cell = plan.cell
     H = w_hh.shape[0] // cell.recurrent

@@ -1,4 +1,4 @@
-/* Vectors, and the product of rows with a block of columns, in tiles that registers hold.
+/* Vectors, and the product of rows with a block of columns, in tiles that fit into registers.
 
    As cells.h, this file is compiled for each REAL. */
 
