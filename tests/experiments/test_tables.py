@@ -21,7 +21,6 @@ from noisin.experiments.paper import recipes, results, sheets, tables
 from noisin.experiments.presets import merge
 from noisin.experiments.records import point
 from noisin.experiments.seeds import Mean
-from noisin.tasks.unit import PERPLEXITY
 from noisin.training import Trainer
 from noisin.training.record import RunRecord
 from noisin.training.scores import in_unit
@@ -83,7 +82,7 @@ def test_runs_of_the_trainer(trained: Path) -> None:
     found = result(trained)
     summaries = [RunRecord(trained / f"seed-{seed}").summary or {} for seed in (1, 2)]
     tests, valid = (
-        [in_unit(summary["best"][split], PERPLEXITY) or math.nan for summary in summaries]
+        [in_unit(summary["best"][split], found.runs[0].unit) or math.nan for summary in summaries]
         for split in ("test", "valid")
     )
     assert found.test == Mean(statistics.mean(tests), statistics.stdev(tests), 2)
