@@ -11,7 +11,9 @@ import pytest
 from noisin.cli import train
 from noisin.experiments import comparison
 from noisin.experiments.pictures import learning_curves
+from noisin.tasks.unit import PERPLEXITY
 from noisin.training import RunRecord
+from noisin.training.scores import in_unit
 from tests.cli.conftest import SMALL
 from tests.cli.run import in_process
 
@@ -53,7 +55,8 @@ def test_the_main_job(small_compare: list[str], tmp_path: Path, capsys: Any) -> 
     for row in rows:
         summary = records[row["run"]].summary
         assert summary is not None
-        assert row["test"] == summary[row["weights"]]["test"]
+        assert row["unit"] == {"name": "perplexity", "per": "word"}
+        assert row["test"] == in_unit(summary[row["weights"]]["test"], PERPLEXITY)
         assert row["counts"] == (row["weights"] == summary["best"]["weights"])
         assert row["gap"] == pytest.approx(row["valid"] - row["train"])
         assert f"{row['test']:.1f}" in printed.out

@@ -23,6 +23,7 @@ from noisin.experiments.records import point
 from noisin.experiments.seeds import Mean
 from noisin.training import RunConfig
 from noisin.training.record import RunRecord
+from noisin.training.scores import in_unit
 from tests.experiments import records
 from tests.training import toy
 
@@ -80,10 +81,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_runs_of_the_trainer(trained: Path) -> None:
     found = result(trained)
     summaries = [RunRecord(trained / f"seed-{seed}").summary or {} for seed in (1, 2)]
-    tests = [summary["best"]["test"] for summary in summaries]
+    tests, valid = (
+        [in_unit(summary["best"][split], found.runs[0].unit) or math.nan for summary in summaries]
+        for split in ("test", "valid")
+    )
     assert found.test == Mean(statistics.mean(tests), statistics.stdev(tests), 2)
     assert found.dev is not None
-    assert found.dev.mean == statistics.mean(summary["best"]["valid"] for summary in summaries)
+    assert found.dev.mean == statistics.mean(valid)
     assert [run.name for run in found.runs] == ["seed-1", "seed-2"]
     assert (found.epochs, found.limit) == ((1, 1), 200)
     assert found.notes == (tags.STILL_FALLING, tables.FEWER_EPOCHS)

@@ -364,8 +364,9 @@ def test_the_title_of_your_own_model_and_task() -> None:
 
 def test_points_with_one_label_are_told_apart(tmp_path: Path) -> None:
     """Sections that are absent are off, and where words fail the hash of the settings remains."""
-    settings = [{"train.lr": 1.0}, {"train.lr": 1.0, "model.zoneout.p_h": 0.1}]
-    usual = {"train.lr": "1.0", "model.zoneout.p_h": "None"}
-    assert [words._deviations(some, usual) for some in settings] == [[], ["zoneout p h 0.1"]]
-    usual["model.zoneout.p_h"] = "0.1"
-    assert [words._deviations(some, usual) for some in settings] == [["no zoneout p h"], []]
+    name = "own.model.arguments.top_k"
+    settings = [{"train.lr": 1.0}, {"train.lr": 1.0, name: 5}]
+    usual = {"train.lr": "1.0", name: "None"}
+    assert [words._deviations(some, usual) for some in settings] == [[], ["top k 5"]]
+    usual[name] = "5"
+    assert [words._deviations(some, usual) for some in settings] == [["no top k"], []]
