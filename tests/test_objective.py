@@ -267,7 +267,7 @@ class TestEmpiricalBayes:
         with pytest.raises(InvalidValue, match="feedback=True"):
             objective.log_joint(unfed, *args, lik)
         fed = noisin.Noisy(nn.RNNCell(1, 1), noise.Gaussian(1.0))
-        with pytest.raises(InvalidValue, match="as many steps"):
+        with pytest.raises(InvalidValue, match="the same steps and rows"):
             objective.log_joint(fed, *args[:3], torch.zeros(3, 1, 1), lik)
         with pytest.raises(InvalidValue, match="a noise with a density, got None"):
             objective.log_joint(noisin.Noisy(nn.RNNCell(1, 1), None), *args, lik)
@@ -330,7 +330,7 @@ def test_few_effective_samples_have_no_standard_error() -> None:
         ),
         (
             lambda m, b: objective.estimate(m, Window(b.x, b.target, torch.zeros(1, 2, H)), K=4),
-            r"K · N = 12 carried ones.*got \(1, 2, 5\)",
+            r"K · N = 12 carried rows.*got \(1, 2, 5\)",
         ),
         (
             lambda m, b: objective.estimate(

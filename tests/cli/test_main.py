@@ -154,7 +154,7 @@ def test_a_warning_is_a_line(text: Path, monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("--model.hidden_size 999999", "Not enough memory. Choose smaller sizes"),
+        ("--model.hidden_size 999999", "Not enough memory. Use a smaller model"),
         ("--model.hidden_size 99999999999", "model.hidden_size must be 1000000 or less"),
         ("--model.num_layers 99999999999", "model.num_layers must be 1000 or less"),
         ("--train.batch_size 99999999999", "train.batch_size must be 1000000 or less"),

@@ -27,6 +27,7 @@ from tests.training.toy import result, wait_for
 
 POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "3"))  # `make stress` asks for more,
 KILLS = float(os.environ.get("NOISIN_SWEEP_KILLS", "0"))  # and for a death every so many seconds
+EPOCHS = 12 if KILLS else 6  # of a run: long enough to be killed in the middle
 
 FILE = """
 base = "manual"
@@ -114,7 +115,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     """SIGKILL in the middle of runs: they end in the bits of runs that nothing happened to."""
     lrs = [round(1 + k / 10, 1) for k in range(POINTS)]
     grid = f"[grid]\ntrain.lr = {lrs}\nthreads = [1]"
-    path = write(tmp_path / "killed.toml", text, grid, epochs=12)
+    path = write(tmp_path / "killed.toml", text, grid, epochs=EPOCHS)
     out, dice, killed = tmp_path / "out", random.Random(0), set[int]()
     seen: dict[int, int] = {}
     with started(path, "--jobs", "2", "--out", str(out)) as process:
@@ -136,7 +137,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     runs = collect(out)
     assert runs.damaged == []
     assert len(runs) == POINTS
-    assert all(run.complete and len(run.metrics) == 12 for run in runs)
+    assert all(run.complete and len(run.metrics) == EPOCHS for run in runs)
     assert sorted(run.config.train.lr for run in runs) == lrs
     assert {n for task, n in states(out / "killed").items() if task[1] == "COMPLETE"} == {1}
     assert sum(n for task, n in states(out / "killed").items() if task[1] == "COMPLETE") == POINTS
@@ -154,7 +155,7 @@ def test_ctrl_c_and_on(
     """It stops cleanly, the same command goes on, and once more there is nothing to do."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     rest = '[grid]\ntrain.lr = [1.0, 1e60, 2.0]\ntrain.clip = [0]\n"noise.std" = [0.1]'
-    path = write(tmp_path / "stopped.toml", text, rest, epochs=12)
+    path = write(tmp_path / "stopped.toml", text, rest, epochs=EPOCHS)
     out = tmp_path / "out"
     arguments = (path, "--jobs", "2", "--out", str(out))
     with started(*arguments) as process:
@@ -171,7 +172,7 @@ def test_ctrl_c_and_on(
     assert in_process("sweep", *arguments) == 0
     runs = collect(out)
     assert sorted((run.end, run.complete) for run in runs if run.end) == [("diverged", False)]
-    assert [len(run.metrics) for run in runs if run.complete] == [12, 12]
+    assert [len(run.metrics) for run in runs if run.complete] == [EPOCHS] * 2
     assert {run.environment["threads"] for run in runs} == {1}, "two, divided among two"
     assert "1 diverged" in capsys.readouterr().out
     points = json.loads((out / "stopped" / "points.json").read_text())
@@ -190,7 +191,7 @@ def test_ctrl_c_and_on(
 
 def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Path) -> None:
     """The workers of a command that is gone save and stop; the other command does what is left."""
-    path = write(tmp_path / "shared.toml", text, "[grid]\ntrain.lr = [1.0, 2.0, 3.0]", epochs=12)
+    path = write(tmp_path / "shared.toml", text, "[grid]\ntrain.lr = [1.0, 2, 3]", epochs=EPOCHS)
     out = tmp_path / "out"
     arguments = (path, "--jobs", "1", "--out", str(out))
     with started(*arguments) as first, started(*arguments) as second:
@@ -202,7 +203,7 @@ def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Pat
     assert second.returncode == 0, said
     wait_for(lambda: not any(kill(pid, 0) for pid in orphans))
     runs = collect(out)
-    assert [len(run.metrics) for run in runs if run.complete] == [12] * 3
+    assert [len(run.metrics) for run in runs if run.complete] == [EPOCHS] * 3
     counted = states(out / "shared")
     assert {counted[(task, "COMPLETE")] for task in range(3)} == {1}
 

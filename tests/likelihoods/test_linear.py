@@ -331,7 +331,7 @@ def test_a_reduced_nll_takes_three_products_and_no_other(reduction: str, product
 
 Z, V, B = torch.zeros(2, 4, 3), torch.zeros(3, 5), torch.zeros(5)
 TARGETS = torch.zeros(2, 4, dtype=torch.int64)
-SHAPES = "expected z (..., H), V (H, O), x (...) and bias (O,). Of an nn.Linear or nn.Embedding, pass weight.t() as V."
+SHAPES = "expected z (..., H), V (H, O), x (...) and bias (O,). For an nn.Linear or nn.Embedding, pass weight.t() as V."
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ SHAPES = "expected z (..., H), V (H, O), x (...) and bias (O,). Of an nn.Linear 
         ((Z, V, TARGETS, B, True), InvalidValue, "linear_nll: chunk_size must be a whole number of rows, 1 or more, got True. The default is 256."),
         ((Z, V, TARGETS, B, 8, "max"), InvalidValue, "linear_nll: reduction must be 'none' or 'sum' or 'mean', got 'max'."),
         ((Z, V, TARGETS + 5), InvalidValue, "likelihoods.Categorical: x must be one of the classes 0 ... O - 1, got 5 with s of shape (8, 5). To leave entries out, select the others: nll(s[keep], x[keep])."),
-        ((Z, V, TARGETS.float()), InvalidType, "likelihoods.Categorical: x must hold integer class numbers, got torch.float32. Convert one-hot or probability targets with x.argmax(-1)."),
+        ((Z, V, TARGETS.float()), InvalidType, "likelihoods.Categorical: x must contain integer class numbers, got torch.float32. Convert one-hot or probability targets with x.argmax(-1)."),
     ],
 )  # fmt: skip
 def test_errors_of_linear_nll(arguments: Any, error: type[Exception], message: str) -> None:

@@ -109,7 +109,7 @@ def test_prompts() -> None:
 
 def test_unknown_words_without_unk_are_refused() -> None:
     vocab = Vocabulary(("the", "cat", "sat", "<eos>", "dog", "mat"))
-    with pytest.raises(NoisinError, match="'bird' is not among the 6 words"):
+    with pytest.raises(NoisinError, match="'bird' is not one of the 6 words"):
         generate(model(), vocab, "the bird")
 
 

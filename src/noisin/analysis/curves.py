@@ -1,4 +1,4 @@
-"""The closed form of the regularizer against Monte Carlo, over the strength of the noise."""
+"""The closed form of the regularizer and its Monte Carlo estimate, by the strength of the noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One noise, and both figures for it, per row and step, in nats."""
+    """One noise and both values for it, per row and step, in nats."""
 
     gamma: float
     std: float
@@ -38,7 +38,7 @@ def problem() -> tuple[Tensor, Tensor]:
 def regularizer_curves(
     seed: int = 1111, stds: Sequence[float] = STDS, K: int = 400
 ) -> Mapping[str, list[CurvePoint]]:
-    """Both figures for each family at equal standard deviations, with a categorical likelihood."""
+    """Both values for each family at equal standard deviations, with a categorical likelihood."""
     curves: dict[str, list[CurvePoint]] = {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

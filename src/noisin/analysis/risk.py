@@ -1,4 +1,4 @@
-"""The risk with noise, the risk without, and what the one is above the other."""
+"""The risk with noise, the risk without noise, and their difference."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from noisin.recurrent.injection import as_training, injected_modules, noise_on
 
 @dataclass(frozen=True)
 class Measured:
-    """A Monte Carlo figure and its standard error."""
+    """A Monte Carlo estimate and its standard error."""
 
     value: Tensor
     stderr: Tensor
 
     @classmethod
     def of(cls, samples: Tensor) -> Measured:
-        """The mean of samples; the error of a single one is nan."""
+        """The mean of samples; the standard error of a single sample is nan."""
         checks.require_real("Measured", samples=samples)
         if samples.dim() != 1 or len(samples) == 0:
             raise InvalidValue(
@@ -54,7 +54,7 @@ class Risk:
 
     @property
     def difference(self) -> Tensor:
-        """What noise adds to the risk: the regularizer, where the noise is strongly unbiased."""
+        """What noise adds to the risk: the regularizer, if the noise is strongly unbiased."""
         return self.R - self.R_det
 
 
@@ -129,7 +129,7 @@ def fisher_penalty(
         s, _ = checks.model_output("fisher_penalty", model(x, state))
     if not probes:
         raise InvalidValue(
-            f"fisher_penalty: {type(model).__name__} drew no noise. Give its modules some: "
+            f"fisher_penalty: {type(model).__name__} drew no noise. Set the noise of its modules: "
             f"noisin.set_noise(model, noise)."
         )
     values = []
@@ -147,7 +147,7 @@ def fisher_penalty(
 
 @dataclass(frozen=True)
 class _Zero:
-    """A stand-in for a noise that gives zeros to differentiate by, and remembers them."""
+    """A replacement for a noise: returns zeros that require gradients, and keeps them."""
 
     variance: float
     drawn: list[tuple[Tensor, float]]

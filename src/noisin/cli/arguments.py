@@ -1,4 +1,4 @@
-"""Kinds of arguments that several commands take, stricter than int() and float()."""
+"""Types of arguments shared by several commands, stricter than int() and float()."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _number(_: type, tokens: Sequence[Any]) -> float:
 
 
 def require_text(name: str, value: object) -> None:
-    """Raise where a path or name holds bytes that are not text, which no JSON file can hold."""
+    """Raise if a path or name contains bytes that are not text, which JSON cannot represent."""
     try:
         str(value).encode()
     except UnicodeEncodeError:

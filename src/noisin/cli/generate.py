@@ -24,7 +24,7 @@ def generate(
     weights: Literal["raw", "averaged"] | None = None,
     checkpoint: Literal["best", "last"] = "best",
 ) -> None:
-    """Let a trained model go on from a prompt.
+    """Continue a prompt with a trained model.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``noisin verify``: the claims of the paper, checked."""
+"""``noisin verify``: checks of the claims of the paper."""
 
 from __future__ import annotations
 

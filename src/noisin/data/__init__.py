@@ -1,4 +1,4 @@
-"""Text as ids: :func:`load` a corpus, and cut it into :class:`Windows` to train on."""
+"""Text as ids: :func:`load` a corpus, and split it into :class:`Windows` for training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corpora by name or by place: ``load("manual")``, ``load("ptb")``, ``load("my/folder")``."""
+"""Corpora by name or by path: ``load("manual")``, ``load("ptb")``, ``load("my/folder")``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CALLED = {
 
 @dataclass(frozen=True)
 class Dataset:
-    """A public corpus: the folders that people keep it in, its addresses, and its exact bytes."""
+    """A public corpus: its usual folder names, its URLs, and the hashes of its files."""
 
     name: str
     folders: tuple[str, ...]
@@ -34,14 +34,14 @@ class Dataset:
 
     @property
     def digest(self) -> str:
-        """The sha256 of the corpus, as :class:`Corpus` and the record of a run tell it."""
+        """The sha256 of the corpus, as in :class:`Corpus` and in the record of a run."""
         return corpus.digest(self.sha256[split] for split in SPLITS)
 
     def find(self, folder: Path) -> dict[str, Path] | None:
-        """Its files in a folder or in a sub-folder by one of its names, or None."""
+        """Its files in a folder, or in a subfolder with one of its names, or None."""
         with readable(str(folder)):
             if not folder.is_dir():
-                raise Unavailable(f"{folder}: is no folder to look for {self.name!r} in.")
+                raise Unavailable(f"{folder}: is not a folder. Expected one with {self.name!r}.")
             for place in (*(folder / name for name in self.folders), folder):
                 files = find_files(place) if place.is_dir() else {}
                 if files.keys() == set(SPLITS):
@@ -49,7 +49,7 @@ class Dataset:
         return None
 
     def check(self, files: Mapping[str, Path]) -> dict[str, TextStream]:
-        """The files as texts, if they hold what the name promises."""
+        """The files as texts, after a check of their hashes."""
         texts = {split: TextStream(str(files[split]), files[split]) for split in SPLITS}
         for split, text in texts.items():
             if (got := text.sha256()) != self.sha256[split]:
@@ -108,8 +108,8 @@ def load(
         return _load_dataset(DATASETS[name], folder)
     if folder:
         raise InvalidValue(
-            f"{folder}: is a folder to look for {' or '.join(DATASETS)} in, and the corpus is "
-            f"{name}. To load the text that is in it, give it as the name (--data.name)."
+            f"{folder}: only {' or '.join(DATASETS)} can be loaded from a folder, but the corpus "
+            f"is {name}. To load the text in this folder, pass its path as the name (--data.name)."
         )
     if name == "manual":
         return corpus.read("manual", manual.texts(), manual.source())
@@ -127,8 +127,8 @@ def _load_dataset(dataset: Dataset, folder: str | os.PathLike[str] | None) -> Co
         return corpus.read(dataset.name, dataset.check(files), source)
     if folder:
         raise Unavailable(
-            f"{folder}: holds no {dataset.name!r}. Expected train, valid and test files, such as "
-            f"train.txt or ptb.train.txt, in it or in its folder {dataset.folders[0]!r}."
+            f"{folder}: does not contain {dataset.name!r}. Expected train, valid and test files, "
+            f"such as train.txt or ptb.train.txt, in it or in its folder {dataset.folders[0]!r}."
         )
     with download.fetched(dataset.name, dataset.url, dataset.sha256) as files:
         return corpus.read(dataset.name, dataset.check(files), dataset.url)

@@ -1,4 +1,4 @@
-"""Text as a stream: read in blocks of whole lines, hashed, and refused with one message if bad.
+"""Text as a stream: read in blocks of whole lines, hashed, and rejected with one message if bad.
 
 Nothing here holds more than a block in memory, so a text may be larger than that.
 """
@@ -109,7 +109,7 @@ class TextStream:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Say of which file the system speaks."""
+    """Turn an ``OSError`` into an error that names the file."""
     try:
         yield
     except Unavailable:
@@ -130,7 +130,7 @@ def words(lines: str) -> list[str]:
 def split_file(path: Path) -> dict[str, TextStream]:
     """One file as three splits: the first 80 % for train, 10 % for valid, 10 % for test.
 
-    The cuts are moved to the next end of a line. A contiguous split keeps neighbours together.
+    The cuts are moved to the next line end. Contiguous splits keep neighbouring lines together.
     """
     with readable(str(path)), TextStream(str(path), path)._open() as file:
         size = os.fstat(file.fileno()).st_size
@@ -138,12 +138,12 @@ def split_file(path: Path) -> dict[str, TextStream]:
         for tenths in (8, 9):
             file.seek(max(cuts[-1], size * tenths // 10))
             file.readline(LONGEST_LINE + 1)
-            cuts.append(min(file.tell(), size))  # it may have grown since
+            cuts.append(min(file.tell(), size))  # the file may have grown
         cuts.append(size)
     if size and not cuts[1] < cuts[2] < cuts[3]:
         raise InvalidData(
-            f"{path}: has too few lines to be split into train, valid and test at their ends. "
-            f"Give a longer text, or a folder with three files."
+            f"{path}: has too few lines to be split into train, valid and test at line ends. "
+            f"Use a longer text, or a folder with three files."
         )
     return {
         split: TextStream(f"{path} ({split} part)" if size else str(path), path, start, stop)
