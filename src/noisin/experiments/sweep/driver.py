@@ -18,6 +18,7 @@ from noisin.experiments.sweep.outcome import DIGITS, all_folders
 from noisin.experiments.sweep.standing import Standing, point_rows, write_rows
 from noisin.experiments.sweep.worker import Job
 from noisin.experiments.sweep.workers import Show, WorkerPool
+from noisin.training.config import DataConfig, RunConfig
 from noisin.training.record import RunRecord
 from noisin.training.runtime.environment import require_threads
 from noisin.training.runtime.signals import Interrupted, caught
@@ -90,11 +91,21 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _load(sweep: Sweep) -> dict[tuple[str, str | None], str]:
-    """The hashes of the texts of the sweep, loaded at once so that one message names what lacks."""
+def _load(sweep: Sweep) -> dict[DataConfig, str]:
+    """The hashes of the data of the sweep, loaded now so that what is missing stops it at once."""
     runs = [run for task in _examples(sweep) for run in task]
-    places = dict.fromkeys((run.config.data.name, run.config.data.folder) for run in runs)
-    return {place: data.load(*place).sha256 for place in places}
+    configs = {run.config.data: run.config for run in runs}
+    return {place: _sha256(config) for place, config in configs.items()}
+
+
+def _sha256(config: RunConfig) -> str:
+    row = config.data.task_row
+    if row is not None and row.words:  # which needs no torch
+        return data.load(config.data.name, config.data.folder).sha256
+    from noisin.tasks.base import facts_of
+    from noisin.training.build import build_task
+
+    return str(facts_of(build_task(config))["data"]["sha256"])
 
 
 def _examples(sweep: Sweep) -> Iterable[Sequence[SweepRun]]:
@@ -104,13 +115,13 @@ def _examples(sweep: Sweep) -> Iterable[Sequence[SweepRun]]:
 
 
 def _refuse_other_data(
-    standings: Iterable[Standing], out: Path, corpora: dict[tuple[str, str | None], str]
+    standings: Iterable[Standing], out: Path, corpora: dict[DataConfig, str]
 ) -> None:
     """Check that the complete runs were trained on the same text."""
     folders = all_folders(out)
     for standing in standings:
         for run, end in standing.runs:
-            expected = corpora.get((run.config.data.name, run.config.data.folder))
+            expected = corpora.get(run.config.data)
             if end.state != "complete" or expected is None:
                 continue
             record = RunRecord(folders[run.digest[:DIGITS]])
