@@ -116,6 +116,15 @@ def test_scores_that_are_not_finite(tmp_path: Path) -> None:
         assert run.best["epoch"] == 2, "the schedule compares nats"
 
 
+def test_an_average_of_zero_nats_counts(tmp_path: Path) -> None:
+    settings = {"averaging": "from_start"}
+    write_run(tmp_path / "run", (3.0, 2.0), unit=NATS_PER_STEP, complete=False, train=settings)
+    lines = [nats_line(i, 3.0 - i, valid_averaged=score(0.0)) for i in (1, 2)]
+    run = rewrite(tmp_path / "run", lines)
+    assert run.decisions.best_weights == "averaged"
+    assert run.valid == [0.0, 0.0]
+
+
 def test_a_task_without_test_data(tmp_path: Path) -> None:
     """Nothing was measured, which is neither infinite nor a fault of the averaged weights."""
     write_run(tmp_path / "run", (5.0, 4.0), unit=NATS_PER_STEP, best={"test": None})
