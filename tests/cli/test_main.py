@@ -75,7 +75,7 @@ def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         (["train", "ptb-small", "--data", "/no/such"], "/no/such: is not a folder"),
         (
             ["train", "manual", "--data", "/some"],
-            "the corpus is manual. To load the text in this folder",
+            "the corpus is manual. To load the text",
         ),
         (["data", "--data", "/some"], "the corpus is manual"),
         (["train", "manual", "manual"], "manual"),

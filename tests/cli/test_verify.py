@@ -21,7 +21,7 @@ def test_verify_for_real(tmp_path: Path) -> None:
     """With a quarter of the samples; `make stress` draws them all, as tests/analysis does."""
     picture = tmp_path / "curves.svg"
     fewer = (
-        "" if PRODUCTS else "import noisin.analysis.toys as t; e = t.effort(0.25); e.__enter__()"
+        "" if PRODUCTS else "from noisin.analysis import toys; e = toys.effort(0.25); e.__enter__()"
     )
     run = noisin("verify", "--json", "--plot", str(picture), "--seed", "7", code=fewer)
     assert run.returncode == 0, run.stderr
