@@ -32,7 +32,7 @@ bench: $(READY)
 # workers of a sweep killed and resumed; damaged records; wrong arguments. Then the core on each
 # supported torch.
 PRODUCTS := tests/recurrent tests/noise tests/analysis tests/regularizers tests/test_ecosystem.py \
-	tests/cli/test_surroundings.py
+	tests/cli/test_surroundings.py tests/cli/test_verify.py
 stress: $(READY)
 	NOISIN_PRODUCTS=all $(PYTEST) $(PRODUCTS)
 	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed

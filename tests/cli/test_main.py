@@ -72,8 +72,11 @@ def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         (["train", "--noise.gamma", "1.1"], "compare: noise is what its runs differ in"),
         (["train", "--model.dropout.input", "0.1"], "model.dropout is what its runs differ in"),
         (["train", "manual", "--data.name", "/no/such"], "/no/such: there is no such corpus"),
-        (["train", "ptb-small", "--data", "/no/such"], "/no/such: is no folder"),
-        (["train", "manual", "--data", "/some"], "the corpus is manual. To load the text that is"),
+        (["train", "ptb-small", "--data", "/no/such"], "/no/such: is not a folder"),
+        (
+            ["train", "manual", "--data", "/some"],
+            "the corpus is manual. To load the text",
+        ),
         (["data", "--data", "/some"], "the corpus is manual"),
         (["train", "manual", "manual"], "manual"),
         (["train", "manual", "--seed", "-1"], "seed must be 0 or more"),
@@ -87,7 +90,7 @@ def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         (["generate", "/no/such"], "/no/such is not a run"),
         (["generate", "/no/such", "--top-k", "many"], "expected a whole number, got 'many'"),
         (["data", "ptbb"], "Did you mean 'ptb'?"),
-        (["data", "ptb", "--data", "/no/such"], "/no/such: is no folder"),
+        (["data", "ptb", "--data", "/no/such"], "/no/such: is not a folder"),
         (["data", "a", "b"], "b"),
     ],
 )

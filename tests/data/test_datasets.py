@@ -138,7 +138,7 @@ def test_names_that_are_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_folder_for_what_is_not_looked_for(folder: Path) -> None:
     """Otherwise another text would be loaded than the one that was named."""
     for name in ("manual", "some/where.txt", folder):
-        with pytest.raises(InvalidValue, match=r"look for ptb or wikitext-2 in.*as the name"):
+        with pytest.raises(InvalidValue, match=r"ptb or wikitext-2 can be loaded.*as the name"):
             load(name, folder)
 
 

@@ -87,7 +87,7 @@ def test_a_folder_without_it_is_no_obstacle_in_the_environment(
 
 def test_wrong_bytes(served: Path) -> None:
     (served / "test.txt").write_text("something else\n")
-    with pytest.raises(InvalidData, match=r"test.txt is not the expected file.*--data FOLDER"):
+    with pytest.raises(InvalidData, match=r"test.txt is not the expected one.*--data FOLDER"):
         load("ptb")
     assert not (places.cache() / "text" / "ptb" / "test.txt").exists()
 

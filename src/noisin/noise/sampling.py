@@ -76,7 +76,7 @@ class Stochastic(nn.Module):
 
 
 def set_shard(model: nn.Module, shard: Shard | None) -> None:
-    """Tell all modules of ``model`` that draw noise which columns of the batch they will see."""
+    """Set the columns of the batch that the modules of ``model`` draw noise and masks for."""
     for module in model.modules():
         if isinstance(module, Stochastic):
             module.shard = shard
