@@ -214,4 +214,4 @@ def test_what_diverges_exits_with_1(text: Path, tmp_path: Path, capsys: Any) -> 
     arguments += ("--train.batch_size", "4", "--train.lr", "1e39", "--out", str(tmp_path))
     assert in_process("train", "manual", *arguments) == cli.FAILED
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("noisin: training: the loss is no finite number at step")
+    assert last.startswith("noisin: training: the loss is the loss is not finite at step")

@@ -84,7 +84,7 @@ def test_divergence_is_noted_and_the_sweep_goes_on(text: Path, tmp_path: Path) -
     assert toy.states(sweep, tmp_path) == ["diverged", "complete"]
     assert toy.trials(sweep, tmp_path) == [(0, "PRUNED"), (1, "COMPLETE")]
     content = json.loads((toy.folder(sweep, tmp_path) / "diverged.json").read_text())
-    assert "no finite number at step" in content["message"]
+    assert "the loss is not finite at step" in content["message"]
     assert content["config"] == sweep.tasks[0].runs[0].config.hash()
     assert content["epochs"] == 0
     assert toy.work(sweep, tmp_path, "two") == [], "it would diverge again"
