@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noisin import noise as noise
     from noisin import objective as objective
     from noisin import regularizers as regularizers
+    from noisin import tasks as tasks
     from noisin import testing as testing
     from noisin import training as training
     from noisin.likelihoods.linear import linear_nll as linear_nll
@@ -46,7 +47,7 @@ __version__ = "0.2.0"
 
 _MODULES = (
     *("analysis", "data", "errors", "likelihoods", "models", "noise", "objective"),
-    *("regularizers", "testing", "training"),
+    *("regularizers", "tasks", "testing", "training"),
 )
 _HOMES = {name: name for name in _MODULES}
 _HOMES |= {name: f"recurrent.{name}" for name in ("functional", "kernels", "convert")}

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from noisin._util import places, trust
 
-logger = logging.getLogger("noisin.recurrent.kernels")
+logger = logging.getLogger("noisin.kernels")
 Found = TypeVar("Found")
 
 HERE = Path(__file__).parent
