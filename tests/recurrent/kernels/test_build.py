@@ -90,7 +90,7 @@ def test_a_compiler_that_fails_leaves_the_eager_kernel(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("CC", compiler_that(tmp_path, FAILURES[failure]))
-    with caplog.at_level(logging.DEBUG, "noisin.recurrent.kernels"):
+    with caplog.at_level(logging.DEBUG, "noisin.kernels"):
         assert build.compiled() is None
     assert len(caplog.records) == 1
     assert caplog.records[0].levelname == "DEBUG"
@@ -119,7 +119,7 @@ def test_a_kernel_that_crashes_or_is_wrong_at_an_edge_is_not_trusted(
     tiles.write_text(broken, encoding="utf-8")
     monkeypatch.setattr(build, "HERE", here)
     monkeypatch.setattr(build, "SECONDS", 600)  # on a busy machine: it is to fail the trial
-    with caplog.at_level(logging.DEBUG, "noisin.recurrent.kernels"):
+    with caplog.at_level(logging.DEBUG, "noisin.kernels"):
         assert build.compiled() is None
     assert "the trial ended with" in caplog.text
     assert not list(cache.glob("*.so"))
