@@ -81,7 +81,7 @@ def test_scores_in_nats() -> None:
     metrics = nats_line(3, 0.0, valid_averaged=score(None))
     display.epoch(metrics, NATS_PER_STEP)
     assert file.getvalue() == (
-        "x  epoch  3  train -1.000  noise off -2.000  valid 0.000  averaged inf  500 tokens/s\n"
+        "x  epoch  3  train -1.000  noise off -2.000  valid 0.000  averaged inf  500 steps/s\n"
     )
 
 
@@ -91,4 +91,4 @@ def test_the_status_names_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     display = Display(Console(file=file, width=200))
     display.begin("x")
     display.status(Status(3, 12, NATS_PER_STEP, -1.25, 100.0, 0.25, 75.0))
-    assert "epoch 3/12  -1.250 nats per step  100 tokens/s" in file.getvalue()
+    assert "epoch 3/12  -1.250 nats per step  100 steps/s" in file.getvalue()

@@ -51,7 +51,7 @@ class Display:
         score = status.unit.value(status.nats)
         shown = (
             f"epoch {status.epoch}/{status.epochs}  {labelled(score, status.unit)}  "
-            f"{status.tokens_per_second:,.0f} tokens/s  {self._left}"
+            f"{status.tokens_per_second:,.0f} {status.unit.targets}/s  {self._left}"
         )
         if self._bar:
             bar, task = self._bar
@@ -72,7 +72,7 @@ class Display:
             f"{name} {number(value, unit)}" for name, value in values.items() if value is not None
         )
         limit = f"/{self._epochs}" if self._epochs else ""
-        speed = f"{metrics['tokens_per_second']:,.0f} tokens/s"
+        speed = f"{metrics['tokens_per_second']:,.0f} {unit.targets}/s"
         self._say(f"epoch {metrics['epoch']:>2}{limit}  {shown}  {speed}  {self._left}".rstrip())
 
     def note(self, message: str) -> None:

@@ -64,6 +64,11 @@ class Unit:
         return "perplexities" if self.name == "perplexity" else str(self)
 
     @property
+    def targets(self) -> str:
+        """What is counted, in the plural: ``tokens`` of a text, else ``frames`` and the like."""
+        return "tokens" if self.per == "word" else f"{self.per}s"
+
+    @property
     def log_scale(self) -> bool:
         """Whether an axis of scores is logarithmic; nats and bits are logarithms already."""
         return self.name == "perplexity"
