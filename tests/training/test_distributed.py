@@ -30,7 +30,7 @@ from noisin.training import RunRecord
 from noisin.training.record import TIMES
 from noisin.training.runtime import distributed
 from noisin.training.runtime.workers import Workers
-from tests.training import toy
+from tests.training import toy, toy_music
 
 WORDS, N, T = 12, 6, 5
 DROPOUT = Dropouts(0.1, 0.2, 0.3, 0.4)
@@ -171,6 +171,9 @@ KINDS: dict[str, dict[str, Any]] = {
         "train": {"objective": "penalty"},
         "noise": {"feedback": False, "noisy_layers": "last"},
     },
+    "zoneout": {"model": {"dropout": {}, "zoneout": {"p_h": 0.2, "p_c": 0.3}}},
+    "gate dropout": {"model": {"dropout": {}, "gate_dropout": {"x": 0.3, "h": 0.2}}},
+    "padded batches of unequal sizes": toy_music.SETTINGS,
 }
 
 

@@ -98,8 +98,10 @@ def fit(out: Path, progress: Seen | None = None, text: Corpus | None = None, **c
 
 
 def train(settings: RunConfig, out: Path, text: Corpus | None = None, **options: Any) -> RunRecord:
-    """Train by these settings on the toy's text, or another."""
-    task = Text.from_config(settings, corpus() if text is None else text)
+    """Train by these settings on the toy's text, or another; or on the task that they name."""
+    task = None
+    if settings.data.task is None:
+        task = Text.from_config(settings, corpus() if text is None else text)
     return training.run(settings, out, task=task, **options)
 
 
