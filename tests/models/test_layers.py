@@ -149,7 +149,7 @@ def test_an_own_cell_keeps_its_initialisation_from_a_stream_of_its_own() -> None
     [
         ({"cell": 3}, "cell must be a name, .* or a class .* got 3"),
         ({"cell": Minimal(F, H)}, "Each layer makes a cell of its own"),
-        ({"cell": "no.module:Cell"}, "cannot be imported"),
+        ({"cell": "no_module:Cell"}, "there is no module no_module"),
         ({"cell": lambda *_: 3}, "expected a cell"),
         ({"cell": "gru", "gate_dropout": (0.5, 0.4)}, "Use cell='lstm'"),
         ({"cell": Minimal, "gate_dropout": (0.5, 0.4)}, "Use cell='lstm'"),

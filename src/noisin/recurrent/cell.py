@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pkgutil import resolve_name
 from typing import Any, Literal, get_args
 
-from noisin.errors import InvalidType, InvalidValue
+from noisin._util.settings import load_object
+from noisin.errors import InvalidValue
 from noisin.recurrent import functional
 from noisin.recurrent.functional import States
 from noisin.recurrent.names import CELL_CLASSES, CELL_NAMES
@@ -68,27 +68,11 @@ class CellSpec:
 
     def load(self) -> Callable[..., Any]:
         """The class of ``module``."""
-        return _load(self.module)
+        return load_object(self.module, "cell")
 
     def load_cell(self) -> Callable[..., Any]:
         """The class of one step."""
-        return _load(self.cell or self.module)
-
-
-def _load(name: str) -> Callable[..., Any]:
-    try:
-        found = resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidValue(
-            f"cell: {name!r} cannot be imported ({error}). Give one of {', '.join(CELL_NAMES)}, or "
-            f"'package.module:Class' of an installed package."
-        ) from error
-    if not callable(found):
-        raise InvalidType(
-            f"cell: {name!r} is a {type(found).__name__}, expected a class "
-            f"Cell(input_size, hidden_size)."
-        )
-    return found  # type: ignore[no-any-return]
+        return load_object(self.cell or self.module, "cell")
 
 
 def _elman(nonlinearity: str, code: int, torch_kernel: str | None) -> CellSpec:

@@ -38,8 +38,7 @@ from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.cell import CELLS, CellSpec
 from noisin.recurrent.functional import States
 from noisin.recurrent.injection import Site, _setting, warn_of_growth
-from noisin.recurrent.layout import Layout
-from noisin.recurrent.stack import Input, NoisyStack, _Pass
+from noisin.recurrent.stack import NoisyStack, _Pass
 
 
 class RNN(NoisyStack, nn.RNN):
@@ -74,12 +73,6 @@ class RNN(NoisyStack, nn.RNN):
     @property
     def _cell(self) -> CellSpec:
         return CELLS[f"elman-{self.nonlinearity}"]
-
-    def _clean_forward(self, input: Input, hx: Any) -> Any:
-        if self.nonlinearity != "sigmoid":
-            return super()._clean_forward(input, hx)
-        layout = Layout.of(input, self.batch_first)
-        return self._run(input, hx, _Pass(layout, (), self._drawn(layout), self.all_weights))
 
     def _kernel(
         self, first: int, last: int, x: Tensor, state: States, run: _Pass

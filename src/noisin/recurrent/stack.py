@@ -113,17 +113,15 @@ class NoisyStack(Injected, nn.RNNBase):
         if hx is not None:
             checks.state_parts(name, hx, len(self._state_sizes))
         noisy = eps is not None or self._noise_acts()
-        if not noisy and weights is None and read_mask is None:
-            return self._clean_forward(input, hx)
+        plain = not noisy and weights is None and read_mask is None
+        if plain and self._cell.torch_kernel is not None:
+            return super().forward(input, hx)
         layout = Layout.of(input, self.batch_first)
         layers = self._injecting_layers(eps is not None) if noisy else []
         like = layout.enter(input)
         noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
         mask = None if read_mask is None else self._given_mask(read_mask, layout, like)
         return self._run(input, hx, _Pass(layout, layers, noise, self._replaced(weights), mask))
-
-    def _clean_forward(self, input: Input, hx: Any) -> Any:
-        return super().forward(input, hx)
 
     def sample_eps(self, input: Input) -> Tensor:
         """Draw the noise of one forward pass, as ``forward`` takes it: to use a draw twice.
