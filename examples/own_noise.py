@@ -1,4 +1,4 @@
-"""A noise of one's own: a frozen dataclass with ``variance`` and ``sample``, or a distribution.
+"""Your own noise: a frozen dataclass with ``variance`` and ``sample``, or a distribution.
 
 It is checked to be centred when a module takes it, and ``noisin.testing.NoiseContract`` tests the
 rest: see :class:`TestSpikes`, which pytest collects.

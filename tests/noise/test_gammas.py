@@ -17,7 +17,7 @@ from noisin.noise import gammas
 from noisin.noise.variates import Variates
 from tests import stats
 from tests.laws import CASES, PAPER, draw, law
-from tests.pairwise import table
+from tests.pairwise import PRODUCTS, table
 
 FLOAT32, FLOAT64 = torch.float32, torch.float64
 DTYPES = [FLOAT32, FLOAT64]
@@ -179,7 +179,8 @@ def test_the_laws_of_the_paper_in_many_draws(n: noise.Family) -> None:
 )
 def test_the_law_of_extreme_shapes(n: noise.Family) -> None:
     """The variates are close to their mean, or to 0 and 1."""
-    stats.assert_law(draw(n, 200_000, FLOAT32), law(n).cdf)
+    draws = 200_000 if PRODUCTS else 50_000  # scipy takes long for the law of such a Beta
+    stats.assert_law(draw(n, draws, FLOAT32), law(n).cdf)
 
 
 @pytest.mark.parametrize("n", MADE_OF_OTHERS, ids=str)
