@@ -37,9 +37,9 @@ from noisin._util import checks
 from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.cell import CELLS, CellSpec
 from noisin.recurrent.functional import States
-from noisin.recurrent.injection import Site, _setting, warn_of_growth
+from noisin.recurrent.injection import Site, setting, warn_of_growth
 from noisin.recurrent.layout import Layout
-from noisin.recurrent.stack import Input, NoisyStack, _Pass
+from noisin.recurrent.stack import Input, NoisyStack, Pass
 
 
 class RNN(NoisyStack, nn.RNN):
@@ -79,10 +79,10 @@ class RNN(NoisyStack, nn.RNN):
         if self.nonlinearity != "sigmoid":
             return super()._clean_forward(input, hx)
         layout = Layout.of(input, self.batch_first)
-        return self._run(input, hx, _Pass(layout, (), self._drawn(layout), self.all_weights))
+        return self._run(input, hx, Pass(layout, (), self._drawn(layout), self.all_weights))
 
     def _kernel(
-        self, first: int, last: int, x: Tensor, state: States, run: _Pass
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
     ) -> tuple[Tensor, States]:
         """Torch has no sigmoid kernel, but tanh serves: ``σ(a) = (1 + tanh(a/2))/2``.
 
@@ -130,7 +130,7 @@ class GRU(NoisyStack, nn.GRU):
     feedback the two are the same.
     """
 
-    site: Site = _setting("site")
+    site: Site = setting("site")
 
     def __init__(self, *args: Any, site: Site = "read", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
