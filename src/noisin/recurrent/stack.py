@@ -165,8 +165,8 @@ class NoisyStack(Injected, nn.RNNBase):
         def draw(layer: int, like: Tensor) -> Tensor:
             if self.shard is not None and layout.packed is not None:
                 raise Unsupported(
-                    f"{type(self).__name__}: where processes share a batch, noise is drawn by column, "
-                    f"and a PackedSequence has none. Pad the sequences."
+                    f"{type(self).__name__}: where processes share a batch, noise is drawn by "
+                    f"column, and a PackedSequence has none. Pad the sequences."
                 )
             law = self.injection.laws(self.num_layers)[layer]
             assert law is not None
