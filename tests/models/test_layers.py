@@ -128,7 +128,7 @@ def test_the_keys_of_weights_stay() -> None:
 
 
 def test_an_own_cell_keeps_its_initialisation_from_a_stream_of_its_own() -> None:
-    """It repeats with the seed, does not advance the stream, and does not repeat its numbers."""
+    """It follows from the seed or the generator, and the rest of the model does not notice."""
     lm, again = model(cell=Minimal), model(cell=Minimal)
     assert_close(lm.state_dict(), again.state_dict(), rtol=0, atol=0)
     cells = [m for m in lm.modules() if isinstance(m, Minimal)]

@@ -22,7 +22,7 @@ from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.functional import ACTIVATIONS, Mode, Share, State, Step, Weights
-from noisin.recurrent.injection import Injected, Injection, Site, _setting, warn_of_growth
+from noisin.recurrent.injection import Injected, Injection, Site, setting, warn_of_growth
 
 Cell = Callable[..., State]
 
@@ -249,7 +249,7 @@ class GRUCell(_TorchCell, nn.GRUCell):
     is taken for both.
     """
 
-    site: Site = _setting("site")
+    site: Site = setting("site")
 
     def __init__(self, *args: Any, site: Site = "state", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

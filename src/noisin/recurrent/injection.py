@@ -132,7 +132,7 @@ def _layer_numbers(layers: object) -> bool:
     )
 
 
-def _setting(name: str) -> Any:
+def setting(name: str) -> Any:
     """A setting of a module's injection, as an attribute of the module."""
 
     def read(self: Injected) -> Any:
@@ -151,11 +151,11 @@ class Injected(Stochastic):
     """
 
     injection: Injection
-    noise: Noises = _setting("noise")
-    noise_mode: Mode = _setting("mode")
-    feedback: bool = _setting("feedback")
-    share: Share = _setting("share")
-    generator: Generator | None = _setting("generator")
+    noise: Noises = setting("noise")
+    noise_mode: Mode = setting("mode")
+    feedback: bool = setting("feedback")
+    share: Share = setting("share")
+    generator: Generator | None = setting("generator")
     _noise_switch: bool | None  # None follows train() and eval()
 
     def _configure(self, injection: Injection) -> None:

@@ -37,8 +37,8 @@ from noisin._util import checks
 from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.cell import CELLS, CellSpec
 from noisin.recurrent.functional import States
-from noisin.recurrent.injection import Site, _setting, warn_of_growth
-from noisin.recurrent.stack import NoisyStack, _Pass
+from noisin.recurrent.injection import Site, setting, warn_of_growth
+from noisin.recurrent.stack import NoisyStack, Pass
 
 
 class RNN(NoisyStack, nn.RNN):
@@ -75,7 +75,7 @@ class RNN(NoisyStack, nn.RNN):
         return CELLS[f"elman-{self.nonlinearity}"]
 
     def _kernel(
-        self, first: int, last: int, x: Tensor, state: States, run: _Pass
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
     ) -> tuple[Tensor, States]:
         """Torch has no sigmoid kernel, but tanh serves: ``σ(a) = (1 + tanh(a/2))/2``.
 
@@ -123,7 +123,7 @@ class GRU(NoisyStack, nn.GRU):
     feedback the two are the same.
     """
 
-    site: Site = _setting("site")
+    site: Site = setting("site")
 
     def __init__(self, *args: Any, site: Site = "read", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

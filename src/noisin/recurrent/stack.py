@@ -23,7 +23,7 @@ from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional, kernels
 from noisin.recurrent.cell import CellSpec
 from noisin.recurrent.functional import Mode, Share, States, Weights
-from noisin.recurrent.injection import Injected, Injection, NoisyLayers, _setting
+from noisin.recurrent.injection import Injected, Injection, NoisyLayers, setting
 from noisin.recurrent.kernels import Plan
 from noisin.recurrent.layout import Layout
 
@@ -33,7 +33,7 @@ NoiseOf = Callable[[int, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class _Pass:
+class Pass:
     """What one forward pass runs with.
 
     ``weights`` are those of each layer and direction, as ``all_weights``; the mask is
@@ -50,7 +50,7 @@ class _Pass:
 class NoisyStack(Injected, nn.RNNBase):
     """Torch's stack of recurrent layers with noise on the hidden state of each, or of the last."""
 
-    noisy_layers: NoisyLayers = _setting("layers")
+    noisy_layers: NoisyLayers = setting("layers")
     _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.STACK_ARGUMENTS
 
     def __init__(
@@ -121,7 +121,7 @@ class NoisyStack(Injected, nn.RNNBase):
         like = layout.enter(input)
         noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
         mask = None if read_mask is None else self._given_mask(read_mask, layout, like)
-        return self._run(input, hx, _Pass(layout, layers, noise, self._replaced(weights), mask))
+        return self._run(input, hx, Pass(layout, layers, noise, self._replaced(weights), mask))
 
     def sample_eps(self, input: Input) -> Tensor:
         """Draw the noise of one forward pass, as ``forward`` takes it: to use a draw twice.
@@ -160,13 +160,12 @@ class NoisyStack(Injected, nn.RNNBase):
         return lambda layer, like: _concatenated([given[layer * D + d].to(like) for d in range(D)])
 
     def _drawn(self, layout: Layout) -> NoiseOf:
-        if self.shard is not None and layout.packed is not None:
-            raise Unsupported(
-                f"{type(self).__name__}: where processes share a batch, noise is drawn by column, "
-                f"and a PackedSequence has none. Pad the sequences."
-            )
-
         def draw(layer: int, like: Tensor) -> Tensor:
+            if self.shard is not None and layout.packed is not None:
+                raise Unsupported(
+                    f"{type(self).__name__}: where processes share a batch, noise is drawn by "
+                    f"column, and a PackedSequence has none. Pad the sequences."
+                )
             law = self.injection.laws(self.num_layers)[layer]
             assert law is not None
             lead = layout.lead if self.share == "step" else (layout.N,)
@@ -197,7 +196,7 @@ class NoisyStack(Injected, nn.RNNBase):
 
     # Running the stack
 
-    def _run(self, input: Input, hx: Any, run: _Pass) -> tuple[Input, Any]:
+    def _run(self, input: Input, hx: Any, run: Pass) -> tuple[Input, Any]:
         x = run.layout.enter(input)
         state = self._initial_state(x, hx, run.layout)
         D = self._directions
@@ -214,7 +213,7 @@ class NoisyStack(Injected, nn.RNNBase):
         return run.layout.leave(x), state_n if len(state_n) > 1 else state_n[0]
 
     def _emit(
-        self, first: int, last: int, x: Tensor, state: States, run: _Pass
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
     ) -> tuple[Tensor, States]:
         """Layers of which the last is noisy: what that one emits, before any dropout."""
         if self.feedback:
@@ -223,7 +222,7 @@ class NoisyStack(Injected, nn.RNNBase):
         return functional.inject(h, run.noise(last, h), self.noise_mode), final
 
     def _clean(
-        self, first: int, last: int, x: Tensor, state: States, run: _Pass
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
     ) -> tuple[Tensor, States]:
         """Layers without noise, by torch's kernel unless their recurrence reads through a mask."""
         if run.mask is None:
@@ -261,7 +260,7 @@ class NoisyStack(Injected, nn.RNNBase):
         return state
 
     def _loop(
-        self, layer: int, x: Tensor, state: States, run: _Pass, noise: NoiseOf | None
+        self, layer: int, x: Tensor, state: States, run: Pass, noise: NoiseOf | None
     ) -> tuple[Tensor, States]:
         """One layer whose recurrence reads noise or a mask: Algorithm 1, in each direction."""
         D, layout = self._directions, run.layout
@@ -290,7 +289,7 @@ class NoisyStack(Injected, nn.RNNBase):
         )
 
     def _kernel(
-        self, first: int, last: int, x: Tensor, state: States, run: _Pass
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
     ) -> tuple[Tensor, States]:
         """Clean layers, by torch's kernel."""
         D = self._directions
@@ -345,7 +344,7 @@ class NoisyStack(Injected, nn.RNNBase):
     def _output_size(self) -> int:
         return self.proj_size or self.hidden_size
 
-    def _weights(self, run: _Pass, k: int) -> Weights:
+    def _weights(self, run: Pass, k: int) -> Weights:
         w_ih, w_hh, *rest = run.weights[k]
         b_ih, b_hh = rest[:2] if self.bias else (None, None)
         return Weights(w_ih, w_hh, b_ih, b_hh, rest[-1] if self.proj_size else None)
