@@ -11,7 +11,7 @@ from noisin.recurrent.names import CELL_NAMES
 from noisin.training.config.choice import OneOf, json_values
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
-LARGEST = 10**6  # of a size; a smaller one may still exceed the memory of the machine
+LARGEST = 10**6  # size; a smaller one may still exceed the memory of the machine
 WITHOUT_MEMORY = ("gru", "elman-tanh", "elman-sigmoid", "elman-relu")
 
 
@@ -103,7 +103,7 @@ class ModelConfig(Section):
     @field_validator("zoneout", "gate_dropout")
     @classmethod
     def _off_is_absent(cls, rates: Section | None) -> Section | None:
-        """Probabilities of zero are no zoneout, and have the hash of none."""
+        """Probabilities of zero mean off, and have the same hash."""
         return rates if rates is not None and any(rates.model_dump().values()) else None
 
     @field_validator("head")
