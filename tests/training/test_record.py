@@ -76,7 +76,7 @@ def test_metrics_are_lines_of_json(record: RunRecord) -> None:
         ("config.json", "{", "config.json cannot be parsed"),
         ("config.json", "[]", "must contain settings by name"),
         ("config.json", '{"sead": 3}', "sead is not a setting. Did you mean seed?"),
-        ("summary.json", "{", "summary.json cannot be read: it is damaged .* Restore the whole file"),
+        ("summary.json", "{", "summary.json cannot be read: it is damaged .* Restore the whole"),
         ("environment.json", "3", "environment.json must contain a JSON object, got 3"),
         ("metrics.jsonl", "nonsense\n{}\n", "metrics.jsonl is damaged"),
         ("vocabulary.json", "{}", "vocabulary.json: is damaged"),
