@@ -31,7 +31,7 @@ def generate(
     run
         The folder of the run.
     prompt
-        The words to go on from, set apart by spaces as in the text that the model has learnt.
+        The words to continue, separated by spaces as in the training text.
     length
         How many words to add.
     temperature
