@@ -26,7 +26,7 @@ from noisin.training.runtime.signals import Flag
 Answer = dict[str, Any]  # as a worker sends it
 Show = Callable[[list[Standing], list[Answer]], None]
 
-LOOK = 0.2  # seconds between two looks at the workers
+POLL = 0.2  # seconds between two polls of the workers
 SURVEY = 1.0  # and at the folders
 # The sweep gives up after so many deaths in a row in which no worker has completed an epoch. A
 # signal may come from outside and counts once; an error of the worker itself counts ten times.
@@ -138,9 +138,9 @@ class WorkerPool:
         self.workers.append(worker)
 
     def _new_messages(self) -> Iterator[tuple[WorkerProcess, Answer]]:
-        """The messages that have arrived, or that arrive within :data:`LOOK` seconds."""
+        """The messages that have arrived, or that arrive within :data:`POLL` seconds."""
         try:
-            yield self.messages.get(timeout=LOOK)
+            yield self.messages.get(timeout=POLL)
             while True:
                 yield self.messages.get_nowait()
         except queue.Empty:
