@@ -41,7 +41,7 @@ def generate(
     seed
         Of the draws.
     weights
-        The raw ones or their average; unless given, those that counted in validation.
+        Raw or averaged weights; by default those that are better on valid.
     checkpoint
         The best epoch, or the newest checkpoint.
     """

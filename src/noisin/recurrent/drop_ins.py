@@ -1,4 +1,4 @@
-"""What torch's RNNs and cells take, for the modules that take the same; all else is refused."""
+"""Validation of the arguments that modules share with torch's RNNs and cells."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class WorkerProcess:
     """The process of a worker, and the last status that it sent.
 
     Args:
-        job: what the worker is to do.
+        job: the job of the worker.
         log: the file for its standard error.
         receive: called with this worker and each of its messages, in a separate thread.
     """
@@ -86,7 +86,7 @@ class WorkerPool:
     """Keeps a number of workers running until the sweep is done.
 
     Args:
-        job: what each worker is to do.
+        job: the job of the workers.
         ledger: the ledger of the same sweep.
         size: the number of workers.
         show: called several times a second with the state of all tasks and workers.

@@ -35,7 +35,7 @@ def dump(config: BaseModel, exclude: dict[str, set[str]] | None = None) -> dict[
 
 
 def effective(config: BaseModel, limits: bool) -> dict[str, Any]:
-    """The settings that can change a result; without ``limits``, those that change its course."""
+    """The settings that can change a result, with or without the limits."""
     without = {name: set(fields) for name, fields in _WITHOUT_EFFECT.items()}
     if not limits:
         without["train"] |= _LIMITS

@@ -45,14 +45,14 @@ class RunConfig(Section):
 
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
-    noise: NoiseConfig | None = Field(default=None, description="No noise unless given.")
+    noise: NoiseConfig | None = Field(default=None, description="The noise; off by default.")
     train: TrainConfig = TrainConfig()
     seed: Whole = Field(default=1111, ge=0, le=LARGEST_SEED, description="Of all random draws.")
     threads: Whole | None = Field(
         default=None,
         ge=1,
         le=MOST_THREADS,
-        description="Processor threads; unless given, as many as the model has work for.",
+        description="Processor threads; by default as many as the model has work for.",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="Where to compute.")
 
