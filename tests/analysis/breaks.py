@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from noisin import likelihoods, noise, objective
 from noisin.analysis import curves, toys
 from noisin.analysis.claims import dropout
+from noisin.noise import ranges
 from noisin.noise.family import Family
 from noisin.recurrent import functional
 from noisin.recurrent.cell import CELLS
@@ -80,8 +81,13 @@ def silent(family: type[Family]) -> Break:
 
 def another_gamma(patch: Patch) -> None:
     """Laplace noise whose gamma is half its standard deviation, in all that it says and does."""
-    patch.setattr(noise.Laplace, "std", property(lambda self: 2 * self.gamma))
-    patch.setattr(noise.Laplace, "_gamma", classmethod(lambda _, variance: variance**0.5 / 2))
+    other = replace(
+        ranges.spread("Laplace"),
+        std=lambda gamma: 2 * gamma,
+        variance=lambda gamma: 4 * gamma**2,
+        gamma=lambda variance: variance**0.5 / 2,
+    )
+    patch.setitem(ranges.RANGES, "Laplace", {"gamma": other})
     law(noise.Laplace, lambda eps: 2 * eps)(patch)
 
 

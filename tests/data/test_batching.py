@@ -126,7 +126,7 @@ def test_bad_use() -> None:
         Windows(np.zeros(100), 2, 3)
     with pytest.raises(InvalidType, match=r"shape \(10, 10\)"):
         Windows(ids.reshape(10, 10), 2, 3)
-    with pytest.raises(NoisinError, match="varies by epoch"):
+    with pytest.raises(NoisinError, match="the number of windows depends on the epoch"):
         len(Windows(ids, 2, 3, variable=True))
     for start in (1, -3, 100):
         with pytest.raises(InvalidValue, match=f"no window of epoch 0 starts at row {start}"):

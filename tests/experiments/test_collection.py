@@ -195,8 +195,8 @@ def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
         ("config.json", "{", "cannot be parsed"),
         ("config.json", '{"train": {"lr": -1}}', "train.lr must be more than 0"),
         ("metrics.jsonl", "nonsense\n", "metrics.jsonl is damaged"),
-        ("metrics.jsonl", "7\n", "line 1 must be that of epoch 1, got 7"),
-        ("metrics.jsonl", '{"epoch": 2}\n', "line 1 must be that of epoch 1"),
+        ("metrics.jsonl", "7\n", "line 1 must be of epoch 1, got 7"),
+        ("metrics.jsonl", '{"epoch": 2}\n', "line 1 must be of epoch 1"),
         ("metrics.jsonl", '{"epoch": 1, "valid": "low"}\n', "valid must be 0 or more, or null"),
         ("metrics.jsonl", '{"epoch": 1, "valid": true}\n', "valid must be 0 or more, or null"),
         ("metrics.jsonl", '{"epoch": 1, "train": -3}\n', "train must be 0 or more, or null"),
@@ -251,7 +251,7 @@ def test_metrics_without_settings_are_listed(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     (tmp_path / "run" / "config.json").unlink()
     (damaged,) = collect(tmp_path).damaged
-    assert "has metrics.jsonl and no config.json" in damaged.reason
+    assert "has metrics.jsonl but no config.json" in damaged.reason
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")

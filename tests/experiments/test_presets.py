@@ -159,6 +159,6 @@ def test_a_name_that_is_nearly_right(name: str, meant: str, tmp_path: Path) -> N
 
 
 def test_a_name_that_is_far_off_is_told_the_pattern() -> None:
-    with pytest.raises(NoisinError, match="There are: compare, jsb, manual, figure1") as caught:
+    with pytest.raises(NoisinError, match="Available: compare, jsb, manual, figure1") as caught:
         presets.read("xyz")
     assert len(str(caught.value)) < 500

@@ -127,7 +127,7 @@ def test_unknown_words_without_unk_are_refused() -> None:
         ({"seed": -1}, "seed .* got -1"),
         ({"seed": 2**63}, "seed"),
         ({"prompt": ["the"]}, "prompt must be a string, got list"),
-        ({"vocab": Vocabulary(("<eos>",))}, "made for 6 words, and the vocabulary has 1"),
+        ({"vocab": Vocabulary(("<eos>",))}, "the model has 6 words, and the vocabulary has 1"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:

@@ -326,7 +326,7 @@ def test_half_precision(dropout: Dropouts) -> None:
         ({"noise": [None]}, "needs 2 entries .* got 1"),
         ({"noise": [None, None], "noisy_layers": "last"}, "noisy_layers must be 'all', got 'last'"),
         ({"noise": "gaussian"}, "noise.FAMILIES"),
-        ({"site": "state"}, "no GRU, must be 'read'"),
+        ({"site": "state"}, "not a GRU, must be 'read'"),
         ({"dropout": 0.5}, "dropout must be a Dropouts, got 0.5. Pass"),
         ({"mode": "both"}, "mode must be"),
         ({"generator": 1111}, r"torch.Generator\(\).manual_seed\(1111\)"),

@@ -148,7 +148,7 @@ def test_an_own_cell_keeps_its_initialisation_from_a_stream_of_its_own() -> None
     ("settings", "message"),
     [
         ({"cell": 3}, "cell must be a name, .* or a class .* got 3"),
-        ({"cell": Minimal(F, H)}, "Each layer makes a cell of its own"),
+        ({"cell": Minimal(F, H)}, "Each layer creates its own cell"),
         ({"cell": "no_module:Cell"}, "there is no module no_module"),
         ({"cell": lambda *_: 3}, "expected a cell"),
         ({"cell": "gru", "gate_dropout": (0.5, 0.4)}, "Use cell='lstm'"),
@@ -160,7 +160,7 @@ def test_an_own_cell_keeps_its_initialisation_from_a_stream_of_its_own() -> None
         ({"zoneout": (0.1, 0.5), "dropout": Dropouts(recurrent=0.5)}, "dropout.recurrent = 0"),
         ({"cell": Minimal, "dropout": Dropouts(recurrent=0.5)}, "dropout.recurrent = 0"),
         ({"cell": "gru", "zoneout": (0.1, 0.0)}, "Use site='state'"),
-        ({"cell": noisin.LSTM, "zoneout": (0.1, 0.0)}, "Give the cell by its name"),
+        ({"cell": noisin.LSTM, "zoneout": (0.1, 0.0)}, "Pass the name of the cell"),
     ],
 )
 def test_what_cannot_be_combined_is_refused(settings: dict[str, Any], message: str) -> None:

@@ -141,7 +141,7 @@ def test_a_manifest_under_another_number(checkpoints: Checkpoints) -> None:
 def test_another_format(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     save(checkpoints, 1)
     monkeypatch.setattr("noisin.training.checkpoint.FORMATS", (1, 2))
-    with pytest.raises(Damaged, match="it has format 3, and this noisin knows 1 and 2"):
+    with pytest.raises(Damaged, match="it has format 3; this version reads 1 and 2"):
         checkpoints.load(1)
 
 
@@ -165,6 +165,6 @@ def test_weights_of_another_version() -> None:
     """The same settings, and yet other weights."""
 
     weights = {"w": torch.zeros(2), "b": torch.zeros(3)}
-    with pytest.raises(Unsupported, match=r"other weights than the model \(b first\)"):
+    with pytest.raises(Unsupported, match=r"do not match the model \(first difference: b\)"):
         load_weights(weights, {"w": torch.ones(2), "b": torch.ones(4)})
     assert not weights["w"].any()

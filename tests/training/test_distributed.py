@@ -245,7 +245,7 @@ def test_a_killed_process_ends_the_others_and_they_go_on_in_the_same_bits(
     outcomes = group.wait()
     assert outcomes[victim].code == -signal.SIGKILL
     assert outcomes[1 - victim].code == 2
-    assert "another process is gone" in outcomes[1 - victim].message
+    assert "another process died" in outcomes[1 - victim].message
     assert_goes_on(out, whole)
 
 
@@ -261,7 +261,7 @@ def test_what_the_main_one_is_refused_stops_all(tmp_path: Path) -> None:
     outcomes = Group(out, 2, train={"lr": 7.0}).wait()
     assert [o.code for o in outcomes] == [2, 2]
     assert "other settings" in outcomes[0].message
-    assert "the main one has stopped" in outcomes[1].message
+    assert "the main process failed" in outcomes[1].message
 
 
 def test_one_process_alone_needs_no_group() -> None:
@@ -321,7 +321,7 @@ def test_torchrun_begins_a_killed_process_again(tmp_path: Path) -> None:
         printed, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert printed.count("The records are in") == 1
-    assert "another process is gone" in said
+    assert "another process died" in said
     (config,) = presets.read(str(file)).configs().values()
     training.run(config, alone)
     (together,) = out.iterdir()

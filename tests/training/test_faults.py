@@ -117,7 +117,7 @@ def check_fallback(out: Path, expected: dict[str, Any], reason: str = "") -> Non
     (note,) = outcome.notes
     assert f"{damaged}: " in note
     assert reason in note
-    assert "The one before, of step" in note
+    assert "Using the one before it, of step" in note
     assert damaged.with_name(f"damaged-{damaged.name}").is_dir()
     assert not (out / "executed").exists()
     assert toy.result(out) == expected
@@ -199,7 +199,7 @@ def test_metrics_that_were_shortened(stopped: Path, tmp_path: Path) -> None:
     assert RunRecord(out).metrics == []
     outcome = toy.run(out, settings=SETTINGS)
     assert outcome.code == 2
-    assert "Put the whole file back" in outcome.message
+    assert "Restore the whole file" in outcome.message
 
 
 # Disks and processes
@@ -303,10 +303,7 @@ def test_divergence(tmp_path: Path) -> None:
     step = 1 + toy.manifest(out, max(toy.numbers(out)))["step"]
     assert f"the loss is not finite at step {step} of {out}" in outcome.message
     assert f"the last good checkpoint is {newest(out)}." in outcome.message
-    assert re.search(
-        r"layers\.[01]\.rnn (puts out|emits) (values that are not finite|non-finite values)",
-        outcome.message,
-    )
+    assert re.search(r"the output of layers\.[01]\.rnn is not finite", outcome.message)
     assert "smaller train.lr (now 10000) or train.clip (now none), or less noise" in outcome.message
     run = toy.manifest(out, max(toy.numbers(out)))["run"]
     good = Checkpoints(out / "checkpoints", run).newest(pytest.fail)
@@ -342,7 +339,7 @@ def test_weights_that_overflow_are_not_saved(save_steps: int | None, tmp_path: P
     assert (
         f"at step {step} of {tmp_path / 'run'} (epoch 1): the weights bias are" in outcome.message
     )
-    assert "this one had not saved yet" in outcome.message
+    assert "this one has no checkpoint yet" in outcome.message
     assert toy.numbers(tmp_path / "run") == []
 
 

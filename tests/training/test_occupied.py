@@ -127,7 +127,7 @@ def test_metrics_without_settings(complete: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     out.mkdir()
     shutil.copy(complete / "metrics.jsonl", out)
-    with pytest.raises(NoisinError, match=r"has metrics.jsonl of a run and no config.json"):
+    with pytest.raises(NoisinError, match=r"has the metrics.jsonl of a run but no config.json"):
         toy.fit(out, text=TEXT, **SAME)
     assert contents(out) == {k: v for k, v in contents(complete).items() if k == "metrics.jsonl"}
 

@@ -232,7 +232,7 @@ def test_samples_of_a_model_without_noise_are_refused(estimate: Any) -> None:
     """Dropout is off in evaluation, so that all samples would be the one exact score."""
     lm = model(dropout=Dropouts(0.5, 0.5, 0.5))
     for training in (True, False):
-        with pytest.raises(InvalidValue, match="got one without .dropout is off in evaluation"):
+        with pytest.raises(InvalidValue, match="got one without noise .dropout is off"):
             estimate(lm.train(training), IDS, 4)
     assert lm.training is False
     noisin.set_noise(lm, noise.Gaussian(0.5))

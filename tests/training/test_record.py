@@ -76,7 +76,7 @@ def test_metrics_are_lines_of_json(record: RunRecord) -> None:
         ("config.json", "{", "config.json cannot be parsed"),
         ("config.json", "[]", "must contain settings by name"),
         ("config.json", '{"sead": 3}', "sead is not a setting. Did you mean seed?"),
-        ("summary.json", "{", "summary.json cannot be read: it is damaged .* whole file back"),
+        ("summary.json", "{", "summary.json cannot be read: it is damaged .* Restore the whole"),
         ("environment.json", "3", "environment.json must contain a JSON object, got 3"),
         ("metrics.jsonl", "nonsense\n{}\n", "metrics.jsonl is damaged"),
         ("vocabulary.json", "{}", "vocabulary.json: is damaged"),
@@ -167,8 +167,8 @@ def test_without_a_display_notes_are_warnings() -> None:
     quiet.status(Status(1, 2, PERPLEXITY, 3.0, 4.0, 0.5, 6.0))
     quiet.epoch({}, PERPLEXITY)
     quiet.end()
-    with pytest.warns(UserWarning, match="passing over"):
-        quiet.note("passing over")
+    with pytest.warns(UserWarning, match="skipping"):
+        quiet.note("skipping")
 
 
 # Decisions

@@ -213,7 +213,7 @@ def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
     record, settings = RunRecord(tmp_path / "run"), toy.config(threads=None)
     assert threads(record, settings) == torch.get_num_threads() == 1
     assert threads(record, toy.config(threads=3)) == 3
-    with pytest.raises(InvalidValue, match=r"threads = 1000, and \d+ cores can be used here"):
+    with pytest.raises(InvalidValue, match=r"threads = 1000, but only \d+ cores are available"):
         threads(record, toy.config(threads=1000))
     toy.fit(tmp_path / "run", train={"epochs": 1}, threads=None)
     assert record.environment["threads"] == 1

@@ -283,7 +283,7 @@ def test_the_callers_random_stream_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noisin.training.runtime.clock.TELL", 0.0)
+    monkeypatch.setattr("noisin.training.runtime.clock.REPORT_EVERY", 0.0)
     seen = toy.Seen()
     record = toy.fit(tmp_path / "run", seen, train={"epochs": 2})
     assert seen.titles == ["run"]
@@ -305,7 +305,7 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"train": {"eval_batch_size": 150}}, "too few for 150 columns"),
         ({"train": {"clean_tokens": 5}}, "6 tokens are too few for 10 columns"),
         ({"threads": 1000}, "choose \\d+ or fewer"),
-        ({"device": "cuda"}, "torch finds no such device"),
+        ({"device": "cuda"}, "torch finds no CUDA device"),
         ({"train": {"tensorboard": True}}, "pip install 'noisin\\[tensorboard\\]'"),
     ],
 )

@@ -1,6 +1,6 @@
 """Is noise unbiased? Weak and strong unbiasedness of any noisy or dropped-out module, by test.
 
-Many rows run on one input, each with noise of its own. With z_t what the module emits:
+Many rows run on one input, each with its own noise. With z_t what the module emits:
 
 - **strong** unbiasedness, ``E[z_t] = h_t``: the mean over rows is what the clean module emits;
 - **weak** unbiasedness, ``E[z_t | z_{t-1}] = f_W(x_{t-1}, z_{t-1})``: the innovations

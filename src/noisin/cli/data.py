@@ -32,7 +32,7 @@ def data(
         manual (built in), ptb, wikitext-2, a folder with train, valid and test files, or one text
         file.
     folder
-        Where the files of ptb or wikitext-2 lie; else NOISIN_DATA says so; else they are
+        The folder of ptb or wikitext-2; by default NOISIN_DATA; otherwise they are
         downloaded.
     json
         Print JSON instead of a table.

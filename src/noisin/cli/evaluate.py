@@ -1,4 +1,4 @@
-"""``noisin evaluate``: the perplexity of a trained model."""
+"""``noisin evaluate``: the score of a trained model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noisin.training.load import Restored
 
 MOST_SAMPLES = 10_000
-ALL = 10**15  # tokens: more than any text has
+ALL = 10**15  # tokens, more than any text has
 Method = Literal["exact", "marginal", "arithmetic", "geometric"]
 
 
@@ -40,37 +40,37 @@ def evaluate(
     folder: Annotated[Path | None, Parameter(name="--data")] = None,
     json: Switch = False,
 ) -> None:
-    """Measure the score of a trained model on its data.
+    """Score a trained model on its data.
 
     Parameters
     ----------
     run
         The folder of the run.
     split
-        The text to measure on.
+        The split to score.
     method
         exact: the model with its noise off. The others mix samples of the noise: the marginal
         likelihood of windows of 35 words, or the ensemble that averages probabilities
         (arithmetic) or their logarithms (geometric).
     samples
-        How many samples of the noise to mix; 10 unless given.
+        The number of noise samples to mix; by default 10.
     batch_size
-        Columns that the text is cut into; 1 scores every word but the first, with all its history.
+        Columns of the text; 1 scores every word but the first, with its full history.
     temperature
         Divides the natural parameters.
     weights
-        The raw ones or their average; unless given, those that are better on valid.
+        Raw or averaged weights; by default those that are better on valid.
     checkpoint
         The best epoch of these weights, or the newest checkpoint.
     seed
-        Of the samples.
+        The seed of the noise samples.
     folder
-        Where the files of ptb or wikitext-2 lie, or the text of your own, if it was moved.
+        The folder of ptb or wikitext-2, or your own text, if it was moved.
     json
         Print JSON instead of a sentence.
     """
     if method == "exact" and samples is not None:
-        raise InvalidValue("--samples is for the methods that draw noise; exact draws none.")
+        raise InvalidValue("--samples is only for methods that draw noise; exact does not.")
     if samples is not None and not 1 <= samples <= MOST_SAMPLES:
         raise InvalidValue(f"--samples must lie in 1 to {MOST_SAMPLES}, got {samples}.")
     if not 0 <= seed < 2**63:
@@ -105,7 +105,7 @@ def evaluate(
 
 
 def _task(record: RunRecord, folder: Path | None, batch_size: int) -> Task:
-    """The task that the run was trained on, and no other, with all data in so many columns."""
+    """The task of the run, with its data in ``batch_size`` columns; raises for other data."""
     from noisin import data
     from noisin.data import music
     from noisin.tasks.base import facts_of
@@ -126,7 +126,7 @@ def _task(record: RunRecord, folder: Path | None, batch_size: int) -> Task:
     if record.environment.get("data", {}).get("sha256") != sha256:
         raise InvalidData(
             f"{folder or config.data.name}: is not the data that {record.folder} was trained on: "
-            f"the sha256 is {sha256}. Name the place of the right one with --data."
+            f"the sha256 is {sha256}. Pass the path of the right data with --data."
         )
     return task
 

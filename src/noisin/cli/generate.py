@@ -31,7 +31,7 @@ def generate(
     run
         The folder of the run.
     prompt
-        The words to go on from, set apart by spaces as in the text that the model has learnt.
+        The words to continue, separated by spaces as in the training text.
     length
         How many words to add.
     temperature
@@ -41,7 +41,7 @@ def generate(
     seed
         Of the draws.
     weights
-        The raw ones or their average; unless given, those that counted in validation.
+        Raw or averaged weights; by default those that are better on valid.
     checkpoint
         The best epoch, or the newest checkpoint.
     """

@@ -121,7 +121,7 @@ def _leaves(
 
 
 def _kind(field: FieldInfo) -> Any:
-    """The type of a setting, but for its being optional."""
+    """The type of a setting, without ``None``."""
     parts = [part for part in get_args(field.annotation) if part is not type(None)]
     if get_origin(field.annotation) is Literal or not parts:
         return field.annotation

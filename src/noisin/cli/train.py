@@ -22,8 +22,8 @@ from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
 from noisin.training.runtime.progress import Quiet
 
-PRESET = f"""The settings to start from, by name or as a TOML file; the flags below go over them.
-The names: {presets.known()}."""
+PRESET = f"""The base settings: the name of a preset or a TOML file. The flags below override them.
+Presets: {presets.known()}."""
 
 
 @with_settings
@@ -34,17 +34,17 @@ def train(
     out: Path = Path("runs"),
     **flags: str | None,
 ) -> None:
-    """Train a language model. The same command again goes on with a run that was stopped.
+    """Train a language model. Run the same command again to continue a run that was stopped.
 
-    Without arguments this is the main job: the built-in text, the same LSTM without noise, with
-    noise and with dropout, compared in a table and a picture; about three minutes.
+    Without arguments, train the same LSTM without noise, with noise and with dropout on the
+    built-in text, and compare the results in a table and a plot; about three minutes.
 
-    A setting has the value of its flag, else of the preset, else the default that is shown here.
+    A flag overrides the preset, and the preset overrides the default shown here.
 
     Parameters
     ----------
     out
-        The folder that the folder of the run is made in.
+        The folder in which the folder of the run is created.
     """
     chosen = presets.read(preset)
     configs = chosen.configs(nested(flags))
@@ -68,7 +68,7 @@ def _conclude(records: Sequence[RunRecord], folder: Path) -> None:
 
 
 def _mark(configs: Iterable[RunConfig]) -> str:
-    """Other settings, another folder; but the same run with other limits goes on in its own."""
+    """The hash of the settings without limits, so that other limits continue the same run."""
     hashes = "".join(config.hash(limits=False) for config in configs)
     return hashlib.sha256(hashes.encode()).hexdigest()[:8]
 
@@ -76,8 +76,8 @@ def _mark(configs: Iterable[RunConfig]) -> str:
 def _picture(records: Sequence[RunRecord], folder: Path) -> str:
     if not learning_curves.can_draw():
         return (
-            ". For a picture of the learning curves: pip install 'noisin[plot]', and the same "
-            "command again."
+            ". To plot the learning curves, run pip install 'noisin[plot]' and the same command "
+            "again."
         )
     path = folder / "learning-curves.svg"
     learning_curves.learning_curves(records, path, path.with_suffix(".png"))
@@ -86,7 +86,7 @@ def _picture(records: Sequence[RunRecord], folder: Path) -> str:
 
 def _print(rows: Sequence[ComparisonRow]) -> None:
     console = Results()
-    console.width = max(console.width, 120)  # numbers are not to be cut, however narrow it is
+    console.width = max(console.width, 120)  # numbers are never truncated
     heads = ("train", "valid", "test", "gap", "best epoch", "time")
     unit = common(row.unit for row in rows)
     table = Table(unit, "weights", *heads, box=None, pad_edge=False)
@@ -101,4 +101,4 @@ def _print(rows: Sequence[ComparisonRow]) -> None:
     console.print(f"\nAt the epoch of the lowest {unit} on valid, noise and dropout off:\n")
     console.print(table)
     if any(not row.counts for row in rows):
-        console.print("\n* The weights that are better on valid: the score of the run.")
+        console.print("\n* The weights that are better on valid; their score is that of the run.")

@@ -1,4 +1,4 @@
-"""Windows for truncated backpropagation: the stream in columns, a few rows at a time.
+"""Windows for truncated backpropagation: the token stream in columns, a few rows at a time.
 
 ::
 
@@ -25,23 +25,23 @@ from noisin._util import arguments, checks
 from noisin.data.cache import Ids, require_ids
 from noisin.errors import InvalidType, InvalidValue
 
-SHORTEST = 5  # of the variable lengths
+SHORTEST = 5  # variable length
 SPREAD = 5.0
-LARGEST_EPOCH = 2**32 - 1  # numpy seeds its stream by 32 bits at a time
-HALF = 0.05  # how often a variable length is around half of the usual
+LARGEST_EPOCH = 2**32 - 1  # numpy takes its seed in words of 32 bits
+HALF = 0.05  # probability that a variable length is around half of the usual one
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model reads and what it is to predict: the only type between data and models.
+    """Inputs and targets: the only type that is passed from data to models.
 
     Attributes:
         x: inputs, ``(T, N, ...)``: word ids ``(T, N)`` or values ``(T, N, F)``.
-        target: what follows each of them, ``(T, N, ...)``.
-        scored: which targets count, ``(T, N)``; None: all of them. Padding is never scored.
-        start, stop: where the epoch stands before and after this batch: all that resuming needs.
+        target: the targets, ``(T, N, ...)``.
+        scored: which targets are scored, ``(T, N)``; None scores all. Padding is not scored.
+        start, stop: the position in the epoch before and after this batch, for resuming.
         carries: whether the state continues from the batch before; if not, it starts from zero.
-        lr_scale: the share of the learning rate, for batches of unequal length.
+        lr_scale: a factor of the learning rate, for batches of unequal length.
     """
 
     x: Tensor
@@ -100,14 +100,14 @@ class Batch:
 
 
 class Windows:
-    """The stream as N columns, read T rows at a time in order, so that a state can be carried.
+    """The token stream as N columns, read in order, T rows at a time, with a state to carry.
 
-    The column of batch row n is the n-th stretch of the stream; the tail that does not fill a row
-    is dropped. An epoch's windows, put together, are the columns again. With ``variable`` the
-    lengths vary as in AWD-LSTM: normal around ``length`` (with probability 0.05 around half of it)
-    with standard deviation 5, at least 5; they are a function of ``(seed, epoch)`` alone. So where
-    a run stands in an epoch is one number, the ``stop`` of its last window, and
-    ``epoch(e, start=stop)`` goes on from there.
+    Column n is the n-th part of the stream; the tail that does not fill a row is dropped. The
+    windows of an epoch, concatenated, are the columns. With ``variable`` the lengths vary as in
+    AWD-LSTM: normal around ``length`` (with probability 0.05 around half of it) with standard
+    deviation 5, at least 5; they depend only on ``(seed, epoch)``. The position in an epoch is
+    therefore one number, the ``stop`` of the last window, and ``epoch(e, start=stop)`` continues
+    from there.
 
     >>> for w in Windows(np.arange(11), batch_size=2, length=3).epoch(0):
     ...     print(w.x.tolist(), w.target.tolist(), w.start, w.stop)
@@ -133,7 +133,7 @@ class Windows:
         if height < 2:
             raise InvalidValue(
                 f"Windows: {len(ids)} tokens are too few for {batch_size} columns, which need "
-                f"{2 * batch_size} or more. Take a smaller batch or a longer text."
+                f"{2 * batch_size} or more. Use a smaller batch or a longer text."
             )
         self._columns = ids[: height * batch_size].reshape(batch_size, height)  # a view
         self.batch_size, self.length, self.variable, self.seed = batch_size, length, variable, seed
@@ -141,12 +141,14 @@ class Windows:
 
     @property
     def tokens(self) -> int:
-        """Targets in an epoch."""
+        """The number of targets in an epoch."""
         return self.rows * self.batch_size
 
     def __len__(self) -> int:
         if self.variable:
-            raise InvalidType("Windows: of variable length, their number varies by epoch.")
+            raise InvalidType(
+                "Windows: with variable=True the number of windows depends on the epoch."
+            )
         return -(-self.rows // self.length)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -163,7 +165,7 @@ class Windows:
         return (self._window(a, b) for a, b in pairwise(left))
 
     def _stops(self, epoch: int) -> Iterator[int]:
-        # RandomState, for numpy promises never to change its numbers.
+        # RandomState, because numpy guarantees that its stream never changes.
         random = np.random.RandomState([self.seed & (2**32 - 1), self.seed >> 32, epoch])
         stop = 0
         while stop < self.rows:

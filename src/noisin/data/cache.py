@@ -1,10 +1,9 @@
 """Ids on disk, identified by the content of the text rather than by its path.
 
 An entry is one file: the ids of train, valid and test; a JSON tail with their lengths and the
-words; the length of the tail; the sha256 of all that. It is written beside its place and renamed
-into it, so two processes at once do no harm, and what does not match its hash, or belongs to
-another user, is built anew. What a process that was killed has left half-written is removed by a
-later one.
+words; the length of the tail; the sha256 of all of it. It is written under a temporary name and
+renamed, so that several processes can use the cache. An entry that does not match its hash, or
+belongs to another user, is rebuilt. Partial files of a killed process are removed by a later one.
 """
 
 from __future__ import annotations

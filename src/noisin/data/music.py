@@ -1,7 +1,7 @@
 """Polyphonic music: pieces as binary piano rolls, 88 notes a frame. Nothing here needs torch.
 
-The four data sets of Boulanger-Lewandowski et al. (2012), as the ``.mat`` files that Bai et al.
-(2018) use. There is no public address to rely on: they are read from a folder.
+The four data sets of Boulanger-Lewandowski et al. (2012), as the ``.mat`` files of Bai et al.
+(2018). They are not downloaded but read from a folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FILES = {  # the name of the file, and its sha256
     ),
 }
 
-Piece = NDArray[np.uint8]  # (frames, 88): 1 where a note sounds
+Piece = NDArray[np.uint8]  # (frames, 88): 1 if a note sounds
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ def _find(file: str, folder: str | os.PathLike[str] | None) -> Path:
     for path in places:
         if path.is_file():
             return path
-    looked = " or ".join(map(str, places)) or "NOISIN_DATA is not set"
+    searched = " or ".join(map(str, places)) or "NOISIN_DATA is not set"
     raise Unavailable(
-        f"music: {file} was not found ({looked}). Set NOISIN_DATA to the folder that contains "
+        f"music: {file} was not found ({searched}). Set NOISIN_DATA to the folder that contains "
         f"{FOLDER}/{file}, or name it with --data.folder."
     )
 

@@ -1,6 +1,6 @@
 """Text as a stream: read in blocks of whole lines, hashed, and rejected with one message if bad.
 
-Nothing here holds more than a block in memory, so a text may be larger than that.
+Text is processed in blocks, so it may be larger than the memory.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def _files() -> list[str]:
 
 def _hint(name: str) -> str:
     close = get_close_matches(name, names(), n=1)
-    return f"Did you mean {close[0]!r}?" if close else f"There are: {known()}."
+    return f"Did you mean {close[0]!r}?" if close else f"Available: {known()}."
 
 
 def _read(path: Path) -> Preset:

@@ -56,7 +56,7 @@ class FolderSearch:
                 yield folder, None
                 inside.pop("checkpoints", None)
             elif "metrics.jsonl" in inside:
-                yield folder, f"{folder} has metrics.jsonl and no config.json. Put that back."
+                yield folder, f"{folder} has metrics.jsonl but no config.json. Restore it."
             left += [folder / name for name in sorted(inside, reverse=True) if inside[name]]
 
     def _count(self, root: Path, folder: Path, inside: dict[str, bool]) -> None:

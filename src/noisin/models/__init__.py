@@ -1,6 +1,6 @@
 """Models: an encoder, layers and a head; the language models of the paper.
 
-Names load when first used.
+Names are loaded lazily.
 """
 
 from __future__ import annotations

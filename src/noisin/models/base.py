@@ -1,11 +1,11 @@
-"""What the trainer asks of a model, and what a model is made of.
+"""The interface between a model and the trainer, and the parts of a model.
 
 ::
 
     files --Task--> Batch --model.loss--> Loss --Trainer--> RunRecord --Unit--> table, report
 
-Anything with ``loss`` and ``log_prob`` can be trained. A :class:`~.sequence.SequenceModel` is made
-of an encoder, layers, a head and terms.
+Any module with ``loss`` and ``log_prob`` can be trained. A :class:`~.sequence.SequenceModel`
+consists of an encoder, layers, a head and terms.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Loss:
     """What training minimises on one batch.
 
     Attributes:
-        mean: ``-log p`` per scored target, in nats, averaged over the batch. It is the mean and not
-            the sum because the chunked softmax computes the gradient of the mean in one pass.
+        mean: the mean of ``-log p`` over the scored targets, in nats. It is a mean and not a sum
+            because the chunked softmax computes the gradient of the mean in one pass.
         count: the number of scored targets.
-        terms: what is added to it, by name, weighted, per target.
+        terms: the weighted penalties per target, by name, that are added to the mean.
         state: the state after the batch.
     """
 
@@ -49,10 +49,10 @@ class Loss:
 
 @runtime_checkable
 class Trainable(Protocol):
-    """All that the trainer asks of a model: an ``nn.Module`` with these two methods."""
+    """The interface of a model for the trainer: an ``nn.Module`` with these two methods."""
 
     def loss(self, batch: Batch, state: State = None) -> Loss:
-        """The loss of a batch, read from ``state`` on."""
+        """The loss of a batch, starting from ``state``."""
         ...
 
     def log_prob(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
@@ -61,7 +61,7 @@ class Trainable(Protocol):
 
 
 class Head(Protocol):
-    """Turns z into a prediction. It may carry a memory from batch to batch."""
+    """Maps z to a prediction. It can carry a memory from batch to batch."""
 
     def nll(self, z: Tensor, batch: Batch, memory: State = None) -> tuple[Tensor, State]:
         """``-log p`` of each target, ``(T, N)``, and the memory."""

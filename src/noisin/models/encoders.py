@@ -1,4 +1,4 @@
-"""Encoders: from what a batch holds to what the first layer reads, ``(T, N, F)``."""
+"""Encoders: map the inputs of a batch to those of the first layer, ``(T, N, F)``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from noisin.errors import InvalidValue
 
 
 class Words(nn.Embedding):
-    """An embedding of word ids ``(T, N)``, which checks them.
+    """An embedding of word ids ``(T, N)`` that validates its input.
 
     >>> Words(10, 4)(torch.tensor([[1], [2]])).shape
     torch.Size([2, 1, 4])
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The vectors of words."""
+        """The embeddings of word ids."""
         self._check(input)
         return super().forward(input)
 
@@ -34,13 +34,12 @@ class Words(nn.Embedding):
             if low < 0 or high >= self.num_embeddings:
                 raise InvalidValue(
                     f"LanguageModel: word ids must lie in 0 ... {self.num_embeddings - 1}, got "
-                    f"{low} ... {high}. Encode the text with the vocabulary that the model was "
-                    f"made for."
+                    f"{low} ... {high}. Encode the text with the vocabulary of the model."
                 )
 
 
 class Values(nn.Module):
-    """Values ``(T, N, size)`` as they are, in the floating-point dtype of the model.
+    """Passes values ``(T, N, size)`` through, in the floating-point dtype of the model.
 
     >>> Values(3)(torch.ones(5, 2, 3, dtype=torch.uint8)).dtype
     torch.float32
@@ -54,7 +53,7 @@ class Values(nn.Module):
         self.register_buffer("_like", torch.empty(()), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The values."""
+        """The values in the dtype of the model."""
         checks.require_numbers("Values", x=x)
         if x.dim() != 3 or x.shape[-1] != self.size or x.numel() == 0:
             raise InvalidValue(

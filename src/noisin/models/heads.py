@@ -1,4 +1,4 @@
-"""Heads: from the hidden state z to the prediction of what follows."""
+"""Heads: map the hidden state z to a prediction of the target."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class _LinearPrediction:
         return z @ self.V + self.bias
 
     def nll(self, z: Tensor, batch: Batch, memory: State = None) -> tuple[Tensor, State]:
-        """``-log p`` of each target. Of words it never holds all natural parameters at once."""
+        """``-log p`` of each target. For words, the natural parameters are computed in chunks."""
         if isinstance(self.likelihood, Categorical):
             return linear_nll(z, self.V, batch.target, self.bias), None
         nll = self.likelihood.nll(s=self.predict(z), x=batch.target)
         return nll.flatten(2).sum(-1) if nll.dim() > 2 else nll, None
 
     def mean_nll(self, z: Tensor, batch: Batch, memory: State = None) -> tuple[Tensor, State]:
-        """The mean over the scored targets; of words, with its gradient in one pass."""
+        """The mean over the scored targets; for words, with its gradient in one pass."""
         if isinstance(self.likelihood, Categorical) and batch.scored is None:
             return linear_nll(z, self.V, batch.target, self.bias, reduction="mean"), None
         return mean_over_scored(self.nll(z, batch)[0], batch), None
@@ -45,7 +45,7 @@ class _LinearPrediction:
 
 @dataclass(frozen=True)
 class Linear(_LinearPrediction):
-    """A linear head of given tensors: V may be the transpose of an embedding.
+    """A linear head with given tensors; V can be the transpose of an embedding.
 
     >>> head = Linear(torch.eye(3), torch.zeros(3), Categorical())
     >>> head.nll(torch.zeros(1, 1, 3), Batch(torch.zeros(1, 1), torch.tensor([[0]])))[0]
@@ -58,13 +58,13 @@ class Linear(_LinearPrediction):
 
 
 class Dense(_LinearPrediction, nn.Module):
-    """A linear head with parameters of its own, for observations that are not words.
+    """A linear head with its own parameters.
 
     Args:
         in_features: the size of z.
         out_features: the number of natural parameters per target.
-        likelihood: their likelihood.
-        bias: the first value of the bias, ``(out_features,)``; zeros unless given.
+        likelihood: the likelihood of the targets.
+        bias: the initial bias, ``(out_features,)``; zeros by default.
         generator: the random stream of the initialisation.
 
     >>> from noisin.likelihoods import Bernoulli
@@ -96,7 +96,7 @@ class Dense(_LinearPrediction, nn.Module):
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Weights uniform on ±1/√H; the bias keeps its value."""
+        """Initialise the weights uniformly on ±1/√H; the bias keeps its value."""
         bound = self.weight.shape[1] ** -0.5
         with torch.no_grad():
             self.weight.uniform_(-bound, bound, generator=generator)

@@ -1,8 +1,8 @@
 r"""A recurrent language model: embedding, noisy layers, and a prediction of the next word.
 
-The default is the paper's: an LSTM with the prediction tied to the embedding, initialised as there.
-Noise and dropout are arguments, so a clean model, a noisy one, one with dropout and one with both
-are the same class with the same parameters.
+The default is the model of the paper: an LSTM whose prediction shares the weights of the embedding.
+Noise and dropout are arguments, so that models without noise, with noise, with dropout and with
+both are the same class with the same parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from noisin.recurrent.injection import Injection, NoisyLayers, Site
 from noisin.regularizers.sequences import Dropouts
 from noisin.regularizers.terms import Term
 
-# The sizes of the paper's models (num_layers, hidden_size), and one for a quick try.
+# The sizes of the paper's models (num_layers, hidden_size), and a small one for quick tests.
 PRESETS: Mapping[str, tuple[int, int]] = {
     "small": (2, 200),
     "medium": (2, 650),
@@ -35,29 +35,32 @@ PRESETS: Mapping[str, tuple[int, int]] = {
 
 
 class LanguageModel(SequenceModel):
-    r"""Predicts each word from those before: ``p(x_t | x_{<t}) = softmax(V^T z_t + b)``.
+    r"""Predicts each word from the words before: ``p(x_t | x_{<t}) = softmax(V^T z_t + b)``.
 
     Args:
         num_words: the size of the vocabulary.
-        embedding_size: that of the word vectors; ``hidden_size`` unless given.
-        hidden_size: that of the layers. Where V is tied, the last layer has the embedding's size.
+        embedding_size: the size of the embeddings; ``hidden_size`` by default.
+        hidden_size: the size of the layers. If V is tied, the last layer has the embedding's size.
         num_layers: the number of layers.
         cell: ``"lstm"``, ``"gru"``, ``"elman-tanh"``, ``"elman-sigmoid"`` or ``"elman-relu"``; or
-            your own, a class ``Cell(input_size, hidden_size)`` whose instances are
+            a custom cell: a class ``Cell(input_size, hidden_size)`` whose instances are
             ``(x, state) -> state``, or its name, ``"package.module:Class"``.
-        tied: whether V is the embedding, or a matrix of its own.
+        tied: whether V shares the weights of the embedding.
         noise: a noise, None, or a sequence with one (or None) per layer.
-        mode, feedback, noisy_layers, share: of the noise, as in :mod:`noisin.recurrent.modules`.
-        site: of a GRU's noise, as in :class:`noisin.GRU`.
+        mode, feedback, noisy_layers, share: how the noise is injected, as in
+            :mod:`noisin.recurrent.modules`.
+        site: where the noise of a GRU is injected, as in :class:`noisin.GRU`.
         dropout: the drop rates.
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
             :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
         terms: penalties to add to the loss.
-        generator: the random stream of initialisation, noise and dropout; None is torch's own.
+        generator: the random stream of initialisation, noise and dropout; None is torch's global
+            one.
 
-    Weights are the paper's: the embedding uniform on ±0.1, all others on ±1/√H, biases zero. A
-    state is a tuple with that of each layer, as torch's RNNs have it, or None for zeros.
+    Weights are initialised as in the paper: the embedding uniform on ±0.1, all others on ±1/√H,
+    biases zero. A state is a tuple of the states of the layers, as returned by torch's RNNs, or
+    None for zeros.
 
     >>> from noisin import noise
     >>> model = LanguageModel(10_000, hidden_size=650, noise=noise.Gaussian(gamma=1.10))
@@ -93,7 +96,7 @@ class LanguageModel(SequenceModel):
         terms: Sequence[Term] = (),
         generator: Generator | None = None,
     ) -> None:
-        nn.Module.__init__(self)  # its parts have names of their own, those of its state_dict
+        nn.Module.__init__(self)  # its parts have other names, those of its state_dict
         _check_sizes(num_words=num_words, hidden_size=hidden_size, num_layers=num_layers)
         embedding_size = hidden_size if embedding_size is None else embedding_size
         _check_sizes(embedding_size=embedding_size)
@@ -103,7 +106,7 @@ class LanguageModel(SequenceModel):
         )
         self.generator = generator
         sizes = _sizes(embedding_size, hidden_size, num_layers, tied)
-        with layers.own_stream(generator):  # torch's own initialisation is not ours
+        with layers.own_stream(generator):  # torch's initialisation is replaced below
             self.embedding = Words(num_words, embedding_size)
             options = {"zoneout": zoneout, "gate_dropout": gate_dropout}
             self.layers = layers.recurrent_layers(cell, sizes, injection, dropout, **options)
@@ -114,7 +117,7 @@ class LanguageModel(SequenceModel):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise as the paper does."""
+        """Initialise the weights as in the paper."""
         with torch.no_grad():
             self.embedding.weight.uniform_(-0.1, 0.1, generator=self.generator)
             for layer in self.layers:
@@ -127,7 +130,7 @@ class LanguageModel(SequenceModel):
 
     @property
     def V(self) -> Tensor:  # noqa: N802 - the paper's letter
-        """The prediction matrix, ``(H, num_words)``; where tied, the embedding's transpose."""
+        """The prediction matrix, ``(H, num_words)``; if tied, the embedding's transpose."""
         return (self.embedding.weight if self.weight is None else self.weight).t()
 
     @property
@@ -142,11 +145,11 @@ class LanguageModel(SequenceModel):
 
 
 def _sizes(embedding_size: int, hidden_size: int, num_layers: int, tied: bool) -> list[int]:
-    """The sizes of what the layers read, and of what the last one emits."""
+    """The input sizes of the layers, and the output size of the last one."""
     if tied and num_layers == 1 and embedding_size != hidden_size:
         raise InvalidValue(
-            f"LanguageModel: with tied=True the last layer has the size of the embedding, and the "
-            f"only layer cannot have both embedding_size={embedding_size} and "
+            f"LanguageModel: with tied=True the last layer has the size of the embedding; a single "
+            f"layer cannot have both embedding_size={embedding_size} and "
             f"hidden_size={hidden_size}. Leave embedding_size out, or use tied=False."
         )
     last = embedding_size if tied else hidden_size
@@ -161,7 +164,7 @@ def _check_sizes(**sizes: object) -> None:
 def _check_choices(cell: CellChoice, tied: bool, site: str, dropout: Dropouts) -> None:
     checks.one_of("LanguageModel: tied", tied, (True, False))
     if cell != "gru":
-        checks.one_of("LanguageModel: site, of a cell that is no GRU,", site, ("read",))
+        checks.one_of("LanguageModel: site, for a cell that is not a GRU,", site, ("read",))
     if not isinstance(dropout, Dropouts):
         raise InvalidType(
             f"LanguageModel: dropout must be a Dropouts, got {dropout!r}. "

@@ -1,8 +1,8 @@
-"""One recurrent layer of any cell, with noise on its state and dropout on what it reads of it.
+"""A recurrent layer of any cell, with noise and recurrent dropout on its state.
 
-A cell that has kernels runs in them; its noise and its recurrent dropout compose, because the
-kernels take a mask on what the recurrence reads. Any other cell, and one with zoneout or dropout
-inside its gates, runs step by step.
+A cell with kernels uses them. Its noise and its recurrent dropout compose, because the kernels
+accept a mask on what the recurrence reads. Other cells, and cells with zoneout or dropout inside
+their gates, run step by step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Layer(nn.Module):
 
     Args:
         rnn: one layer of noisin's RNN, LSTM or GRU, or an :class:`~noisin.Unrolled` cell.
-        dropout: of the ``h_{t-1}`` that the recurrence reads; carry and memory stay whole.
+        dropout: applied to the ``h_{t-1}`` that the recurrence reads, not to carry and memory.
     """
 
     def __init__(self, rnn: nn.Module, dropout: Dropout) -> None:
@@ -45,7 +45,7 @@ class Layer(nn.Module):
         self.dropout = dropout
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Weights uniform on ±1/√H, biases zero; a cell of your own keeps its initialisation."""
+        """Weights uniform on ±1/√H, biases zero; a custom cell keeps its initialisation."""
         with torch.no_grad():
             for module in self.rnn.modules():
                 if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
@@ -66,7 +66,7 @@ class Layer(nn.Module):
         if not self.dropout.acts or not isinstance(rnn, nn.RNNBase):
             z, state = rnn(x, state)
             return z, state
-        if not isinstance(rnn, NoisyStack):  # torch's own after noisin.revert
+        if not isinstance(rnn, NoisyStack):  # a torch module, after noisin.revert
             rnn = clean_twin(rnn)
         mask = self.dropout.mask(x, rnn.hidden_size).unsqueeze(0)
         z, state = rnn(x, state, read_mask=mask)
@@ -83,14 +83,14 @@ def layer(
     zoneout: tuple[float, float] | None = None,
     gate_dropout: tuple[float, float] | None = None,
 ) -> Layer:
-    """Make a layer.
+    """Build a layer.
 
     Args:
         cell: a name of :data:`~noisin.recurrent.names.CELL_NAMES`, ``"package.module:Class"``, or a
             class ``Cell(input_size, hidden_size)`` whose instances are ``(x, state) -> state``.
-        input_size, hidden_size: its sizes.
-        injection: of the noise.
-        dropout: of what the recurrence reads, for a cell with kernels.
+        input_size, hidden_size: the sizes of the layer.
+        injection: how the noise is injected.
+        dropout: applied to what the recurrence reads, for a cell with kernels.
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
             :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
@@ -107,8 +107,8 @@ def layer(
         return Layer(_stack(build, spec, (input_size, hidden_size), injection, dropout), dropout)
     if dropout.p:
         raise Unsupported(
-            "LanguageModel: recurrent dropout masks what a kernel reads, and this layer runs step "
-            "by step, because of its cell, zoneout or gate_dropout. Use dropout.recurrent = 0."
+            "LanguageModel: recurrent dropout needs a layer with kernels, and this layer runs step "
+            "by step because of its cell, zoneout or gate_dropout. Use dropout.recurrent = 0."
         )
     if gate_dropout is not None:
         step = _dropout_lstm(spec, input_size, hidden_size, gate_dropout, injection)
@@ -126,9 +126,9 @@ def layer(
 def recurrent_layers(
     cell: CellChoice, sizes: Sequence[int], injection: Injection, dropout: Dropouts, **options: Any
 ) -> nn.ModuleList:
-    """Layers on top of each other, from ``sizes[0]`` inputs to ``sizes[-1]`` outputs.
+    """Stacked layers, from ``sizes[0]`` inputs to ``sizes[-1]`` outputs.
 
-    ``options`` are those of :func:`layer`: ``zoneout``, ``gate_dropout``.
+    ``options`` are passed to :func:`layer`: ``zoneout``, ``gate_dropout``.
     """
     count = len(sizes) - 1
     injection.require_layers(count)
@@ -166,7 +166,7 @@ def _stack(
     if dropout.p and not rnn._cell.masks:
         raise Unsupported(
             "LanguageModel: recurrent dropout of a GRU drops what its gates read and keeps its "
-            "carry, and with site='state' the two are one. Use site='read'."
+            "carry; with site='state' both are the same tensor. Use site='read'."
         )
     return rnn
 
@@ -181,7 +181,7 @@ def _class(cell: object) -> Callable[..., Any]:
     if not callable(cell) or isinstance(cell, nn.Module):
         raise InvalidType(
             f"LanguageModel: cell must be a name, 'package.module:Class', or a class "
-            f"Cell(input_size, hidden_size), got {cell!r:.60}. Each layer makes a cell of its own."
+            f"Cell(input_size, hidden_size), got {cell!r:.60}. Each layer creates its own cell."
         )
     return cell
 
@@ -191,31 +191,31 @@ def _dropout_lstm(
 ) -> nn.Module:
     if spec is None or spec.name != "lstm":
         raise Unsupported(
-            "LanguageModel: gate_dropout has the masks of an LSTM's gates. Use cell='lstm'."
+            "LanguageModel: gate_dropout is defined for the gates of an LSTM. Use cell='lstm'."
         )
     p_x, p_h = _pair("gate_dropout", "(x, h)", rates)
     return DropoutLSTMCell(input_size, hidden_size, p_x=p_x, p_h=p_h, generator=injection.generator)
 
 
 def _single(spec: CellSpec | None, injection: Injection, *sizes: int) -> nn.Module:
-    """A cell of one step that computes what the layers of this kind compute."""
+    """A single-step cell that is equivalent to a layer of this kind."""
     if spec is None or spec.cell is None:
         raise Unsupported(
-            "LanguageModel: zoneout wraps a cell of one step. Give the cell by its name, or a "
+            "LanguageModel: zoneout wraps a single-step cell. Pass the name of the cell, or a "
             "class whose instances are (x, state) -> state."
         )
     noisy = injection.noise is not None and injection.feedback
     if spec.on_state is not None and noisy and injection.site == "read":
         raise Unsupported(
-            "LanguageModel: zoneout keeps a GRU's whole state, so that noise which is fed back is "
-            "on the whole state too. Use site='state', which warns, or feedback=False."
+            "LanguageModel: zoneout keeps the whole state of a GRU, so noise that is fed back must "
+            "act on the whole state. Use site='state', which warns, or feedback=False."
         )
     cell: nn.Module = spec.load_cell()(*sizes, **spec.arguments)
     return cell
 
 
 def _noisy(step: Any, injection: Injection) -> Any:
-    if injection.layers == ():  # stays clean, whatever noise the model gets
+    if injection.layers == ():  # excluded from noise, also from set_noise
         return step
     return Noisy(
         step,
@@ -229,10 +229,10 @@ def _noisy(step: Any, injection: Injection) -> Any:
 
 @contextmanager
 def own_stream(generator: Generator | None) -> Iterator[None]:
-    """Construct modules from a random stream that follows from the model's and leaves it as it was.
+    """Construct modules with a random stream derived from the model's, without advancing it.
 
-    What constructors of torch draw is replaced. What a cell of your own draws stays, and must not
-    repeat the numbers that the rest of the model is initialised with.
+    What constructors of torch draw is replaced. What a custom cell draws is kept, and must not
+    repeat the random numbers that initialise the rest of the model.
     """
     with torch.random.fork_rng(devices=[]):
         source = torch.default_generator if generator is None else generator

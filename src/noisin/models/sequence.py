@@ -1,4 +1,4 @@
-"""A sequence model: an encoder, layers, and a head; the same for words, notes, counts, values."""
+"""A sequence model for words, notes, counts or values: an encoder, layers, and a head."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class SequenceModel(nn.Module):
     """Predicts each target from the inputs up to it: ``p(x_t | z_t)`` with a noisy state z.
 
     Args:
-        encoder: what the batch holds to what the first layer reads, ``(T, N, F)``.
-        layers: modules ``(x, state) -> (z, state)``: :class:`noisin.LSTM` and the like, or any cell
-            by :class:`noisin.recurrent.unrolled.Unrolled`.
-        head: what z predicts.
+        encoder: maps the inputs of a batch to those of the first layer, ``(T, N, F)``.
+        layers: modules ``(x, state) -> (z, state)``: such as :class:`noisin.LSTM`, or any cell
+            wrapped in :class:`noisin.recurrent.unrolled.Unrolled`.
+        head: maps z to a prediction.
         dropouts: modules ``x -> x``, one before the layers and one after each of them.
         terms: penalties to add to the loss.
 
-    A state is a tuple with the state of each layer, followed by the memory of a head that has one.
+    A state is a tuple of the states of the layers, followed by the memory of the head, if any.
 
     >>> import torch, noisin
     >>> from noisin.likelihoods import Bernoulli
@@ -64,7 +64,7 @@ class SequenceModel(nn.Module):
         return trace.read[-1], state
 
     def forward(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
-        """What the head predicts for each step, such as natural parameters, and the state."""
+        """The prediction of the head for each step, such as natural parameters, and the state."""
         z, carried = self.encode(x, state)
         return self.head.predict(z, self._memory(state)), carried
 
@@ -92,7 +92,8 @@ class SequenceModel(nn.Module):
             return self.head
         if not hasattr(self.head, "tempered"):
             raise Unsupported(
-                f"{type(self).__name__}: {type(self.head).__name__} has no temperature. Use 1."
+                f"{type(self).__name__}: {type(self.head).__name__} has no method tempered. Use "
+                f"temperature 1."
             )
         head: Head = self.head.tempered(temperature)
         return head

@@ -61,7 +61,7 @@ def convert(
         model: any module; it is changed and returned. Nothing changes if anything is refused.
         noise: a noise, None, or one per layer.
         where: which modules: a pattern such as ``"encoder.*"``, a collection of patterns, or a
-            function ``(name, module) -> bool``. All of them unless given.
+            function ``(name, module) -> bool``. By default all of them.
         mode, feedback, noisy_layers, share, generator, site: as in
             :mod:`noisin.recurrent.modules`. ``site`` is for GRU layers;
             a GRUCell has torch's single state, so its noise is on that, and warns.

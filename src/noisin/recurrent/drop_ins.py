@@ -1,4 +1,4 @@
-"""What torch's RNNs and cells take, for the modules that take the same; all else is refused."""
+"""Validation of the arguments that modules share with torch's RNNs and cells."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def cell_input(cell: nn.Module, x: object, *states: object) -> None:
 
 
 def _explain_input(name: str, what: str, value: object, weight: Tensor | None) -> None:
-    """Say why a value is not of the kind of the weights, unless that is right."""
+    """Raise if a value does not have the device and dtype of the weights."""
     if what == "x" or isinstance(value, Tensor):  # other states fail the check of shapes
         require_tensors(name, **{what: value})
     if weight is None or not isinstance(value, Tensor):

@@ -4,7 +4,7 @@ They subclass torch's, take its arguments, have its parameters and load its ``st
 noise, in ``eval()`` or with the noise off, torch's own kernel runs. While training they follow
 Algorithm 1 of the paper, ``z_t = f_W(x_{t-1}, z_{t-1}) * (1 + eps_t)``.
 
-Keyword-only arguments, beside torch's own:
+Keyword-only arguments, in addition to torch's:
 
 ``noise``
     A noise, None, or a sequence with one (or None) per layer.

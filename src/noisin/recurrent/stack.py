@@ -126,7 +126,7 @@ class NoisyStack(Injected, nn.RNNBase):
     def sample_eps(self, input: Input) -> Tensor:
         """Draw the noise of one forward pass, as ``forward`` takes it: to use a draw twice.
 
-        The same seed gives what ``forward`` would draw, but for the dropout in between. Layers
+        The same seed gives what ``forward`` would draw, except for the dropout in between. Layers
         without noise and padding have zeros.
         """
         drop_ins.sequence_input(type(self).__name__, input)

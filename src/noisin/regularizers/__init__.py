@@ -1,4 +1,4 @@
-"""Regularizers of recurrent networks beside noise, as transitions that noise can wrap."""
+"""Other regularizers of recurrent networks, as transitions that noise can wrap."""
 
 from noisin.regularizers.cells import DropoutLSTMCell as DropoutLSTMCell
 from noisin.regularizers.cells import Masks as Masks

@@ -1,4 +1,4 @@
-"""Terms: named penalties on what a forward pass leaves behind, added to the loss."""
+"""Terms: named penalties on the activations of a forward pass, added to the loss."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a forward pass leaves behind.
+    """The activations of a forward pass.
 
     Attributes:
-        emitted: what each layer emits, ``(T, N, H)``, before dropout.
-        read: what the next part reads of it, after dropout; the last one is the head's z.
-        head: the head, which predicts from z.
+        emitted: the outputs of the layers, ``(T, N, H)``, before dropout.
+        read: the same after dropout; the last one is the input z of the head.
+        head: the head.
     """
 
     emitted: tuple[Tensor, ...]
@@ -29,11 +29,11 @@ class Trace:
 
 
 class Term(Protocol):
-    """A named penalty, weighted, per target. One that a config can name takes its weight."""
+    """A named penalty per target. For use in a config, its constructor takes the weight."""
 
     @property
     def name(self) -> str:
-        """What the penalty is called in losses and records."""
+        """The name of the penalty in losses and records."""
         ...
 
     def __call__(self, trace: Trace, batch: Batch) -> Tensor:
@@ -51,7 +51,7 @@ class _Weighted:
 
 @dataclass(frozen=True)
 class ActivationPenalty(_Weighted):
-    r"""AR (Merity et al., 2017): ``weight · mean(z²)`` of what the head reads.
+    r"""AR (Merity et al., 2017): ``weight · mean(z²)`` of the input of the head.
 
     >>> import torch
     >>> from noisin.data import Batch
@@ -70,9 +70,9 @@ class ActivationPenalty(_Weighted):
 
 @dataclass(frozen=True)
 class SlownessPenalty(_Weighted):
-    r"""TAR (Merity et al., 2017): ``weight · mean((z_t - z_{t-1})²)`` of what the last layer emits.
+    r"""TAR (Merity et al., 2017): ``weight · mean((z_t - z_{t-1})²)`` of the last layer's output.
 
-    Batches of a single step have none.
+    It is zero for batches of a single step.
     """
 
     name: ClassVar[str] = "tar"

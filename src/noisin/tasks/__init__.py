@@ -1,4 +1,4 @@
-"""Tasks: data, cut into batches, and the unit of its score. Names load when first used."""
+"""Tasks: data in batches, and the unit of its score. Names are loaded lazily."""
 
 from __future__ import annotations
 

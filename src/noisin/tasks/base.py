@@ -1,4 +1,4 @@
-"""A task: data, cut into batches, and the unit of its score.
+"""A task: data in batches, and the unit of its score.
 
 Nothing here needs torch, so that settings and records can name tasks without it.
 """
@@ -20,31 +20,31 @@ Split = Literal["train", "valid", "test", "train_clean"]
 
 @runtime_checkable
 class Task(Protocol):
-    """All that the trainer asks of data: any object with a unit and batches.
+    """The interface of data for the trainer: any object with ``unit`` and ``batches``.
 
-    ``batches("train", epoch=e, start=s)`` yields the batches of an epoch from position s on, which
-    is 0 or the ``stop`` of a batch; the same arguments must yield the same batches. Of the other
-    splits, ``"valid"`` chooses the best epoch and ``"test"`` is scored at the end.
+    ``batches("train", epoch=e, start=s)`` yields the batches of an epoch from position s, which is
+    0 or the ``stop`` of a batch; the same arguments must yield the same batches. The split
+    ``"valid"`` selects the best epoch, and ``"test"`` is scored at the end.
 
-    Further members are used where present:
+    Optional attributes:
 
     ``name``
-        What the task is called; the name of its class unless given.
+        The name of the task; by default the name of its class.
     ``splits``
-        The splits there are: ``("train", "valid", "test")`` unless given. With ``"train_clean"``,
-        a part of the training data, the score without noise is measured after every epoch.
+        The available splits; by default ``("train", "valid", "test")``. With ``"train_clean"``, a
+        part of the training data, the score without noise is measured after every epoch.
     ``extent``
         The ``stop`` of an epoch's last batch, to show progress.
     ``sha256``
-        A hash of the data, so that a run is continued on the same; computed from the batches of all
-        splits unless given.
+        A hash of the data, so that a run is only continued on the same data; by default computed
+        from the batches of all splits.
     ``observation``
-        What a model built from settings is to predict: see :class:`Observation`.
+        What a model that is built from settings predicts: see :class:`Observation`.
     """
 
     @property
     def unit(self) -> Unit:
-        """What scores are reported in."""
+        """The unit of the scores."""
         ...
 
     def batches(self, split: Split, *, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
@@ -54,12 +54,12 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Observation:
-    """What a model of a task reads and predicts.
+    """The observations of a task.
 
     Attributes:
-        likelihood: its exponential family, one of ``noisin.likelihoods.LIKELIHOODS``.
-        size: the number of words, for ``"categorical"``; else of values per step.
-        bias: natural parameters to start from, such as those of the mean of the training data.
+        likelihood: the exponential family, one of ``noisin.likelihoods.LIKELIHOODS``.
+        size: the number of words for ``"categorical"``; otherwise the number of values per step.
+        bias: initial natural parameters, such as those of the mean of the training data.
 
     >>> Observation("categorical", 10_000).to_json()
     {'likelihood': 'categorical', 'size': 10000}
@@ -70,23 +70,23 @@ class Observation:
     bias: Sequence[float] | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """For the record of a run, from which the model is built again."""
+        """The entry in the record of a run, from which the model is rebuilt."""
         return {name: value for name, value in asdict(self).items() if name != "bias"}
 
 
 def name_of(task: Task) -> str:
-    """What a task is called."""
+    """The name of a task."""
     return str(getattr(task, "name", type(task).__name__))
 
 
 def splits_of(task: Task) -> Sequence[Split]:
-    """The splits that a task has."""
+    """The splits of a task."""
     splits: Sequence[Split] = getattr(task, "splits", ("train", "valid", "test"))
     return splits
 
 
 def observation_of(task: Task) -> Observation:
-    """What a model built from settings is to predict."""
+    """The observations that a model built from settings predicts."""
     found = getattr(task, "observation", None)
     if not isinstance(found, Observation):
         raise InvalidType(
@@ -97,7 +97,7 @@ def observation_of(task: Task) -> Observation:
 
 
 def facts_of(task: Task) -> Mapping[str, Any]:
-    """What the record of a run keeps of a task, by name; each entry has a ``sha256``."""
+    """The entries of a task in the record of a run; each has a ``sha256``."""
     facts: Mapping[str, Any] | None = getattr(task, "facts", None)
     if facts is not None:
         return facts
@@ -105,7 +105,7 @@ def facts_of(task: Task) -> Mapping[str, Any]:
 
 
 def sha256_of(task: Task) -> str:
-    """The hash of a task's data: its own, or that of all batches of the first epoch."""
+    """The hash of a task's data: its attribute, or that of all batches of the first epoch."""
     given = getattr(task, "sha256", None)
     if given is not None:
         return str(given)

@@ -1,4 +1,4 @@
-"""The hash of batches, by which a run recognises its data."""
+"""The hash of batches, which identifies the data of a run."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Music:
     Args:
         pieces: the data, such as ``noisin.data.music.load("jsb")``.
         batch_size, eval_batch_size: pieces in a batch.
-        seed: of the order of the pieces, which is a function of seed and epoch alone.
+        seed: the seed of the order of the pieces, which depends only on seed and epoch.
     """
 
     unit = NATS_PER_FRAME
@@ -40,7 +40,7 @@ class Music:
         self.batch_size, self.eval_batch_size, self.seed = batch_size, eval_batch_size, seed
         self.extent = len(pieces.train)
         sounding = np.concatenate(pieces.train).sum(0)
-        p = (sounding + 0.5) / (sum(map(len, pieces.train)) + 1)  # no note has odds of zero
+        p = (sounding + 0.5) / (sum(map(len, pieces.train)) + 1)  # never 0
         self.observation = Observation("bernoulli", NOTES, bias=np.log(p / (1 - p)).tolist())
 
     @classmethod
@@ -51,7 +51,7 @@ class Music:
         return cls(pieces, eval_batch_size=config.train.eval_batch_size, **sizes)
 
     def batches(self, split: Split, *, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        """Batches of whole pieces; those to train on in an order of the epoch's own."""
+        """Batches of whole pieces; training pieces are shuffled in every epoch."""
         pieces = getattr(self.pieces, "train" if split == "train_clean" else split)
         order, size = np.arange(len(pieces)), self.eval_batch_size
         if split == "train":

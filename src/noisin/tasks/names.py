@@ -16,8 +16,8 @@ class TaskRow:
     """A task.
 
     Attributes:
-        home: its class, as ``package.module:Class``.
-        unit: what its scores are reported in.
+        home: the class of the task, as ``package.module:Class``.
+        unit: the unit of its scores.
         data: the names of the data sets (``data.name``) that belong to it.
         words: whether it predicts words, whose embeddings the softmax can share.
     """

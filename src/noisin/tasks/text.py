@@ -13,7 +13,7 @@ from noisin.tasks.unit import PERPLEXITY
 if TYPE_CHECKING:
     from noisin.training.config import RunConfig
 
-EVAL_ROWS = 70  # rows to score at a time, which does not change the score
+EVAL_ROWS = 70  # rows to score at a time; the score does not depend on it
 
 
 class Text:
@@ -23,10 +23,10 @@ class Text:
         corpus: the text, such as ``noisin.data.load("ptb")``.
         batch_size: columns of the training text, read side by side.
         bptt: rows of a window.
-        variable_length: windows of random length around ``bptt``.
+        variable_length: whether windows have random lengths around ``bptt``.
         eval_batch_size: columns in evaluation.
         clean_tokens: how much of the training text to score without noise after every epoch.
-        seed: of the lengths.
+        seed: the seed of the random lengths.
     """
 
     unit = PERPLEXITY
@@ -57,7 +57,7 @@ class Text:
 
     @classmethod
     def from_config(cls, config: RunConfig, corpus: Corpus | None = None) -> Self:
-        """The task of a config, with its corpus unless that is loaded already."""
+        """The task of a config; loads the corpus unless it is given."""
         train = config.train
         return cls(
             corpus or data.load(config.data.name, config.data.folder),
@@ -75,7 +75,7 @@ class Text:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What identifies the text and its words."""
+        """The identity of the text and of its vocabulary."""
         text = self.corpus
         sizes = [len(text.train), len(text.valid), len(text.test)]
         return {
@@ -85,5 +85,5 @@ class Text:
 
     @property
     def files(self) -> Mapping[str, str]:
-        """What a trained model needs besides its weights: the words."""
+        """Files that a trained model needs in addition to its weights: the vocabulary."""
         return {"vocabulary.json": self.corpus.vocab.to_json()}

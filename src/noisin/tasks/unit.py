@@ -1,4 +1,4 @@
-"""Scores in nats, and the units that people read them in. Nothing here needs torch."""
+"""Scores in nats, and the units in which they are reported. Nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-LARGEST_EXPONENT = 709.0  # exp() of more is infinite
+LARGEST_EXPONENT = 709.0  # exp() of a larger value overflows
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well a model predicts some data.
+    """The score of a model on some data.
 
     Attributes:
-        nats: ``-log p`` per target; negative where a density exceeds one.
+        nats: ``-log p`` per target; negative if a density exceeds one.
         count: the number of targets scored.
-        stderr: the standard error of ``nats`` over the noise, for a score that has noise; nan where
-            it cannot be estimated.
+        stderr: the standard error of ``nats`` due to noise, if noise is drawn; nan if it cannot be
+            estimated.
     """
 
     nats: float
@@ -28,7 +28,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Unit:
-    """What a score is reported in. Lower is better in every unit.
+    """The unit of a score. Lower is better in every unit.
 
     >>> Unit("perplexity", "word").value(math.log(100.0))
     100.00000000000004
@@ -44,7 +44,7 @@ class Unit:
     per: str
 
     def value(self, nats: float) -> float:
-        """A score of so many nats per target, in this unit."""
+        """Convert nats per target to this unit."""
         if self.name == "perplexity":
             return math.exp(nats) if nats < LARGEST_EXPONENT else math.inf
         return nats / math.log(2) if self.name == "bits" else nats
@@ -60,7 +60,7 @@ class Unit:
 
     @property
     def plural(self) -> str:
-        """Several scores, in a sentence: ``perplexities``, or ``nats per frame``."""
+        """The plural for use in a sentence: ``perplexities``, or ``nats per frame``."""
         return "perplexities" if self.name == "perplexity" else str(self)
 
     @property
@@ -75,7 +75,7 @@ class Unit:
 
     @property
     def digits(self) -> int:
-        """The decimals that a score is shown with."""
+        """The number of decimals to show."""
         return 1 if self.name == "perplexity" else 3
 
 
@@ -87,7 +87,7 @@ UNITS = (PERPLEXITY, NATS_PER_FRAME, NATS_PER_STEP, BITS_PER_CHARACTER)
 
 
 def common(units: Iterable[Unit]) -> str:
-    """The heading of scores that may be in several units.
+    """The heading for scores in one or several units.
 
     >>> common([PERPLEXITY, PERPLEXITY]), common([PERPLEXITY, NATS_PER_FRAME]), common([])
     ('perplexity', 'score', 'score')

@@ -1,6 +1,6 @@
-"""Training any sequence model on any task: settings, loop, checkpoints, the record of a run.
+"""Training of any sequence model on any task: settings, loop, checkpoints, records.
 
-Names load when first used: settings and records need no torch.
+Names are loaded lazily, so that settings and records do not import torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From settings to the parts themselves: noise, task, model."""
+"""Build the noise, the task and the model of a config."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from noisin.training.config import NoiseConfig, RunConfig
 from noisin.training.objectives import NoisePenalty
 from noisin.training.schedule import noise_share
 
-# Multiply-adds of a time step. Threads wait for each other at every step: with less to do between
-# two meetings, two of them are 1.2 to 1.5 times as fast as one on idle cores, but on busy ones they
-# can take several times as long. The bound is a choice between the two, not a measured optimum.
+# Multiply-adds of a time step. Threads synchronize at every step. With less work per step than
+# this, two threads are 1.2 to 1.5 times as fast as one on idle cores, but can take several times as
+# long on busy ones. The bound is a compromise between the two, not a measured optimum.
 WORTH_A_THREAD = 50_000_000
 
 
 def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Noise | None:
-    """The noise of a config: in full, or as its schedule has it in an epoch, counted from 0.
+    """The noise of a config: at full strength, or as scheduled for an epoch, counted from 0.
 
     A class given as ``package.module:Class`` is loaded here, and the noise must pass
     :func:`noisin.noise.validate`.
@@ -59,7 +59,7 @@ def _of_variance(config: NoiseConfig, variance: float, **alpha: float) -> Noise:
     if not hasattr(found, "from_variance"):
         raise InvalidValue(
             f"noise.family = {config.family!r}: noise.std and noise.schedule need a class method "
-            f"{found.__name__}.from_variance(variance), and there is none. Define it, or give "
+            f"{found.__name__}.from_variance(variance), which is missing. Define it, or give "
             f"noise.gamma without a schedule."
         )
     return _call(config, found.from_variance, variance, **alpha)
@@ -90,7 +90,7 @@ def build_task(config: RunConfig) -> Task:
 
 
 def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
-    """The model of a config for a task's observations, with its noise unless that is a penalty."""
+    """The model of a config for a task's observations; noise used as a penalty is not injected."""
     model = config.model
     parts: dict[str, Any] = {
         "zoneout": model.zoneout and (model.zoneout.p_h, model.zoneout.p_c),
@@ -114,7 +114,7 @@ def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
 
 
 def _sampled(config: RunConfig) -> NoiseConfig | None:
-    """The noise that is drawn, which a penalty is not."""
+    """The noise to sample; None if it is a penalty instead."""
     return config.noise if config.train.objective == "noise" else None
 
 
@@ -126,13 +126,13 @@ def _placement(config: RunConfig) -> dict[str, Any]:
 
 
 def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any]) -> SequenceModel:
-    """A model whose head has parameters of its own."""
+    """A model whose head has its own parameters."""
     model, size = config.model, observation.size
     words = observation.likelihood == "categorical"
     if model.tied or (model.embedding_size is not None and not words):
         raise InvalidValue(
-            "config: model.tied must be false, and model.embedding_size left out unless words are "
-            f"read, because the head of {config.data.name!r} has weights of its own."
+            "config: model.tied must be false, and model.embedding_size left out unless the inputs "
+            f"are words, because the head of {config.data.name!r} has its own weights."
         )
     width = (model.embedding_size or model.hidden_size) if words else size
     sizes = [width, *[model.hidden_size] * model.num_layers]
@@ -185,7 +185,7 @@ def build_terms(config: RunConfig) -> list[Term]:
 
 
 def threads_worthwhile(model: nn.Module, rows: int) -> int:
-    """How many threads have enough to do in a time step, for all rows of the batch.
+    """The number of threads that have enough work in a time step, for all rows of the batch.
 
     >>> small, medium = LanguageModel(1_658, hidden_size=128), LanguageModel(10_000)
     >>> threads_worthwhile(small, 20), threads_worthwhile(medium, 80)

@@ -1,4 +1,4 @@
-"""The end of a run: its best weights are scored on the test data, and the summary is made."""
+"""The end of a run: score its best weights on the test data and make the summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from noisin.training.schedule import Weights
 from noisin.training.state import TrainState, load_weights
 from noisin.training.summary import BestResult, RunSummary
 
-Measure = Callable[[Split], Score | None]  # the score of the weights in use, if there is the split
+Measure = Callable[
+    [Split], Score | None
+]  # the score of the current weights; None without the split
 
 
 def summarize(
@@ -24,14 +26,14 @@ def summarize(
     measure: Measure,
     **facts: Any,
 ) -> RunSummary:
-    """The summary of a run. The model is left with the best weights that were scored last.
+    """The summary of a run. Afterwards the model has the best weights that were scored last.
 
     Args:
         state: the run at its end.
         checkpoints, newest: where its best weights are.
         lines: its metrics, one per epoch.
-        measure: scores the weights in use.
-        facts: what else the summary contains: how it ended, the time it took, the config's hash.
+        measure: scores the current weights.
+        facts: the remaining fields of the summary: how it ended, its time, the config's hash.
     """
     bests = {}
     for weights, best in state.schedule.bests.items():
@@ -55,7 +57,7 @@ def summarize(
 def _best_result(
     weights: Weights, line: Mapping[str, Any], checkpoint: Checkpoint, measure: Measure
 ) -> BestResult:
-    """Measure what was not measured of the best weights when their epoch ended."""
+    """Measure the scores of the best weights that were not measured after their epoch."""
     test, clean = recorded(measure("test")), line["train_clean"]
     if weights == "averaged":  # the line has the score of the raw weights
         clean = recorded(measure("train_clean"))
@@ -63,5 +65,5 @@ def _best_result(
 
 
 def recorded(score: Score | None) -> dict[str, Any] | None:
-    """A score as a record contains it, or None where there is none."""
+    """A score as a record contains it; None stays None."""
     return None if score is None else scores.to_json(score)

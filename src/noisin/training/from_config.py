@@ -1,4 +1,4 @@
-"""A run from a config: its task and its model are built, and all settings recorded."""
+"""Train from a config: build the task and the model, and record all settings."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def run(
     progress: Progress | None = None,
     workers: Workers | None = None,
 ) -> RunRecord:
-    """Train the model of a config on its task, and record all of it in a folder.
+    """Train the model of a config on its task, and record the run in a folder.
 
     Args:
         config: all settings.
-        out: the folder; new, empty, or that of the same run, which is then continued.
-        task: the task of the config, if it is loaded already.
-        progress: shows how far the run is.
+        out: the folder: new, empty, or that of the same run, which is then continued.
+        task: the task of the config, if it is already loaded.
+        progress: shows the progress of the run.
         workers: the processes that train together.
     """
     arguments.instance("run: config", config, RunConfig, "Read one with RunConfig.from_toml(path).")

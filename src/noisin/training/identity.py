@@ -1,8 +1,8 @@
-"""What identifies a model and a task of a user's own, so that a run is continued with no other.
+"""The identity of a custom model or task, so that a run is only continued with the same one.
 
-An object says so itself by an attribute ``identity``, a dict of plain values such as a name and a
-version. Otherwise it is known by its class and the arguments of its constructor, which are read
-from attributes of the same names.
+An object can define an attribute ``identity``, a dict of plain values such as a name and a version.
+Otherwise it is identified by its class and the arguments of its constructor, which are read from
+attributes of the same names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Plain = bool | int | float | str | None
 def own_config(
     train: TrainConfig, model: nn.Module, task: Task, *, threads: int | None, device: str
 ) -> RunConfig:
-    """The config that the record of a run of a user's own model and task keeps."""
+    """The config that is recorded for a run of a custom model and task."""
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}
     weights = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
     own = {
@@ -38,7 +38,7 @@ def own_config(
 
 
 def identity_of(thing: object) -> dict[str, Any]:
-    """What an object says of itself, or its class and the arguments of its constructor.
+    """The ``identity`` of an object, or its class and the arguments of its constructor.
 
     >>> class Net(nn.Module):
     ...     def __init__(self, size: int) -> None:
@@ -69,7 +69,7 @@ def _parameters(kind: type) -> list[str]:
 
 
 def _defined(kind: type) -> set[str]:
-    """What a class and those above it define, but for object."""
+    """The names that a class and its bases define, without those of ``object``."""
     return {name for base in kind.__mro__[:-1] for name in vars(base)}
 
 
@@ -79,8 +79,8 @@ def _argument(thing: object, name: str) -> Any:
     if not hasattr(thing, name):
         raise InvalidValue(
             f"{name_of_kind}: the constructor's argument {name!r} is not an attribute, so the "
-            f"record of the run cannot tell this one from another. Keep it as self.{name}, or give "
-            f"the class an attribute identity = {{'name': ..., 'version': ...}}."
+            f"record of the run cannot identify the object. Store it as self.{name}, or give the "
+            f"class an attribute identity = {{'name': ..., 'version': ...}}."
         )
     return _described(getattr(thing, name))
 

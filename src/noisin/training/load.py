@@ -1,4 +1,4 @@
-"""A trained model, from the record of its run."""
+"""Load a trained model from the record of its run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ When = Literal["best", "last"]
 
 @dataclass(frozen=True)
 class Restored:
-    """A model as a checkpoint has it.
+    """A model with the weights of a checkpoint.
 
     Attributes:
-        model: in eval mode, on the CPU.
+        model: the model, in eval mode, on the CPU.
         vocab: the words of a language model; None for other models.
         config: the settings of its run.
-        epoch: the epochs that were over.
+        epoch: the number of completed epochs.
         weights: whether these are the raw weights or their average.
     """
 
@@ -54,13 +54,13 @@ def restore(
     """The model of a run, at its best epoch or as last saved.
 
     Args:
-        record: of the run, which may still be training.
+        record: the record of the run, which may still be training.
         when: the best epoch of these weights so far, or the newest checkpoint.
-        weights: the raw ones or their average; unless given, those with the lower score on valid,
-            each at its best.
-        note: called with a message about a damaged checkpoint that is passed over.
-        model: where to load the weights; built from the settings unless given. A run of your own
-            model needs it.
+        weights: raw or averaged; by default those with the lower score on valid, each at its best
+            epoch.
+        note: called with a message if a damaged checkpoint is skipped.
+        model: the model to load the weights into; by default it is built from the settings.
+            Required for a run of a custom model.
     """
     arguments.instance("restore: record", record, RunRecord, "Pass training.RunRecord(folder).")
     checks.one_of("restore: when", when, get_args(When))
@@ -82,14 +82,14 @@ def restore(
     if saved is None:
         raise InvalidValue(
             f"{record.folder}: has no averaged weights (train.averaging = "
-            f"{config.train.averaging!r}). Ask for the raw ones."
+            f"{config.train.averaging!r}). Use the raw weights."
         )
     load_weights(own, saved)
     return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)
 
 
 def _observation(record: RunRecord) -> Observation:
-    """What the model predicts; a record of an older version is of words."""
+    """What the model predicts; in records of older versions always words."""
     known = record.environment.get("observation")
     if known is not None:
         return Observation(known["likelihood"], known["size"])

@@ -15,7 +15,7 @@ from noisin.training.objectives import NoisePenalty
 
 @dataclass(frozen=True)
 class NoiseSchedule:
-    """Gives a model the noise of each epoch; without a config it leaves the model alone."""
+    """Sets the noise of a model for each epoch; without a config the model is unchanged."""
 
     config: NoiseConfig | None = None
 
@@ -24,7 +24,7 @@ class NoiseSchedule:
         return build_noise(self.config, epoch)
 
     def begin(self, model: nn.Module, epoch: int) -> None:
-        """Give the model, or its penalty, the noise of an epoch."""
+        """Set the noise of the model, or of its penalty, for an epoch."""
         noise = self.noise(epoch)
         if noise is None:
             return

@@ -17,11 +17,11 @@ from noisin.regularizers.terms import Trace
 
 @dataclass
 class NoisePenalty:
-    """The explicit regularizer of noise on the last layer that is not fed back, as a term.
+    """The explicit regularizer of noise on the last layer, without feedback, as a term.
 
     Attributes:
-        noise: the noise; its schedule replaces it.
-        mode: how it would be injected.
+        noise: the noise; a schedule replaces it in each epoch.
+        mode: the mode of injection.
     """
 
     noise: Noise

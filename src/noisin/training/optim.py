@@ -1,4 +1,4 @@
-"""Torch's optimizers in their fastest implementation: one pass over each parameter."""
+"""Torch's optimizers in their fastest implementation: fused, one pass over each parameter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Parameters = Iterable[Tensor] | Iterable[dict[str, Any]]
 
 
 def sgd(parameters: Parameters, lr: float, **options: Any) -> torch.optim.SGD:
-    """``torch.optim.SGD``, fused where torch can.
+    """``torch.optim.SGD``, fused where torch supports it.
 
     >>> sgd([torch.nn.Parameter(torch.zeros(2))], lr=20.0).defaults["fused"]
     True
@@ -28,7 +28,7 @@ def sgd(parameters: Parameters, lr: float, **options: Any) -> torch.optim.SGD:
 
 
 def adamw(parameters: Parameters, lr: float, **options: Any) -> torch.optim.AdamW:
-    """``torch.optim.AdamW``, fused where torch can."""
+    """``torch.optim.AdamW``, fused where torch supports it."""
     given = _checked("adamw", parameters, {"lr": lr, **options})
     return torch.optim.AdamW(given, lr, **_fastest(given, lr), **options)
 
@@ -62,6 +62,6 @@ def _fastest(parameters: list[Any], lr: object) -> dict[str, Any]:
 
 
 def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """SGD or AdamW over all weights, by the settings."""
+    """SGD or AdamW over all weights, as configured."""
     kind = sgd if config.optimizer == "sgd" else adamw
     return kind(model.parameters(), config.lr, weight_decay=config.weight_decay)

@@ -31,7 +31,7 @@ from noisin.models.base import State
 from noisin.recurrent.injection import as_training, injected_modules, noise_on
 from noisin.tasks.unit import Score
 
-# With fewer effective samples than this, a few large likelihoods make up the marginal.
+# With fewer effective samples than this, a few large likelihoods dominate the marginal.
 FEW_SAMPLES = 20
 
 
@@ -39,7 +39,7 @@ class Predictor(Protocol):
     """Scores a batch: ``log p`` of each target, ``(T, N)``, and the state."""
 
     def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
-        """Score a batch, read from ``state`` on."""
+        """Score a batch, starting from ``state``."""
         ...
 
 
@@ -49,9 +49,9 @@ def evaluate(
     """The score of some batches: ``-log p`` per scored target.
 
     Args:
-        predictor: what scores them.
+        predictor: scores the batches.
         batches: the data, such as ``task.batches("test")`` or ``data.Windows(...).epoch(0)``.
-        poll: called before every batch; it may raise to stop.
+        poll: called before every batch; it can raise to stop the evaluation.
     """
     total, count, state = 0.0, 0, None
     for batch in batches:
@@ -67,7 +67,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Clean:
-    """The model with noise and dropout off, whatever ``train()`` says; it is left as it was.
+    """The model with noise and dropout off, in train and eval mode; its mode is restored.
 
     ``temperature`` divides the natural parameters.
     """
@@ -85,18 +85,18 @@ class Clean:
 
 
 class Mixed(NamedTuple):
-    """The state of a mixture: that of the K samples, and what each has contributed so far.
+    """The state of a mixture: the state of the K samples, and their contributions so far.
 
-    The samples of a column share its data but no noise, so the spread of their contributions to
-    ``log p``, to first order and over all data, gives the standard error, however long the noise
-    of one step is felt.
+    The samples of a column share its data but have independent noise. The variance of their
+    first-order contributions to ``log p`` over all data gives the standard error, regardless of how
+    long the noise of one step has an effect.
     """
 
     samples: State
     contributions: Tensor  # (K, N)
 
     def stderr(self, count: int) -> float:
-        """The standard error of the nats per target over the noise."""
+        """The standard error of the nats per target due to the noise."""
         K = len(self.contributions)
         if K == 1:
             return math.nan
@@ -105,7 +105,7 @@ class Mixed(NamedTuple):
 
 @dataclass(frozen=True)
 class _Mixture:
-    """K samples of the noise, dropout off."""
+    """Mixes K samples of the noise, with dropout off."""
 
     model: nn.Module
     K: int
@@ -142,7 +142,7 @@ class _Mixture:
             if not any(module._noise_acts() for module in injected_modules(self.model)):
                 raise InvalidValue(
                     "evaluate: expected a model with noise to draw K samples of, got one without "
-                    "(dropout is off in evaluation). Use Clean(model), or give it noise: "
+                    "noise (dropout is off in evaluation). Use Clean(model), or add noise: "
                     "noisin.set_noise(model, noise)."
                 )
             yield
@@ -150,12 +150,12 @@ class _Mixture:
 
 @dataclass(frozen=True)
 class Marginal(_Mixture):
-    """The marginal likelihood of ``length`` targets together, by K samples of the noise.
+    """The joint marginal likelihood of ``length`` targets, estimated from K samples of the noise.
 
-    Each sample has a history of its own and accounts for all of them,
-    ``log (1/K) Σ_k Π_t p(x_t | z_t^(k))``, of which step t has its factor given those before. The
-    larger ``length``, the number of steps taken together, the more samples this takes, and with
-    too few the estimate is too low; the standard error is nan where that shows.
+    Each sample has its own history and predicts all targets of a window:
+    ``log (1/K) Σ_k Π_t p(x_t | z_t^(k))``. The score of step t is its conditional factor given the
+    steps before. The larger ``length``, the more samples are needed; with too few the estimate is
+    too low, and the standard error is nan if that is detected.
     """
 
     length: int = 35

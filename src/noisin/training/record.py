@@ -3,8 +3,8 @@
 ``config.json``
     All settings, from which the run can be repeated.
 ``environment.json``
-    What it ran on and with: versions, processor, threads, hashes of the data and the vocabulary,
-    and the unit of the scores.
+    Versions, processor, threads, hashes of the data and the vocabulary, and the unit of the
+    scores.
 ``vocabulary.json``
     The words, so that the model can be used without the data.
 ``metrics.jsonl``
@@ -33,11 +33,11 @@ from noisin.errors import InvalidValue, Unavailable
 from noisin.tasks.unit import PERPLEXITY, Unit
 from noisin.training import schemas
 from noisin.training.config import RunConfig
-from noisin.training.reading import LARGEST_FILE, misfit, parse_json, read_object
+from noisin.training.reading import LARGEST_FILE, mismatch, parse_json, read_object
 from noisin.training.runtime.environment import require_threads
 
-HASHED = ("data", "vocabulary")  # parts of environment.json with a sha256 of their own
-TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what differs in equal runs
+HASHED = ("data", "vocabulary")  # entries of environment.json that have a sha256
+TIMES = ("seconds", "tokens_per_second")  # entries of metrics that differ between equal runs
 
 
 class RunRecord:
@@ -74,31 +74,31 @@ class RunRecord:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the run was made on and with."""
+        """The software, the hardware and the data of the run."""
         return read_object(self.folder / "environment.json", schemas.Environment) or {}
 
     @property
     def unit(self) -> Unit:
-        """The unit of the scores; perplexity per word where the record does not name one."""
+        """The unit of the scores; perplexity per word if the record does not name one."""
         known = self.environment.get("unit")
         return PERPLEXITY if known is None else Unit(known["name"], known["per"])
 
     @property
     def threads(self) -> int:
-        """The number of threads that the run computes with, on any machine."""
+        """The number of threads that the run uses, on any machine."""
         threads = self.environment.get("threads")
         path = self.folder / "environment.json"
-        return require_threads(str(path), threads, "Put the whole file back.")
+        return require_threads(str(path), threads, "Restore the whole file.")
 
     @property
     def identity(self) -> dict[str, str]:
-        """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
+        """Hashes that identify the run: of its settings (without limits), data and vocabulary."""
         known = self.environment
         hashes = {name: known[name]["sha256"] for name in HASHED if name in known}
         if not hashes.get("data"):
             raise InvalidValue(
-                f"{self.folder / 'environment.json'} does not contain the hash of the data. Put "
-                f"the whole file back."
+                f"{self.folder / 'environment.json'} does not contain the hash of the data. "
+                f"Restore the whole file."
             )
         return {"config": self.config.hash(limits=False), **hashes}
 
@@ -115,20 +115,20 @@ class RunRecord:
             raise InvalidValue(f"{path}: is damaged: {error}") from None
         if sha256 != self.identity["vocabulary"]:
             raise InvalidValue(
-                f"{path}: contains other words, or in another order, than the model was trained "
-                f"with: its sha256 is {sha256}, and environment.json has "
-                f"{self.identity['vocabulary']}. Put the right file back."
+                f"{path}: is not the vocabulary that the model was trained with: its sha256 is "
+                f"{sha256}, and environment.json has {self.identity['vocabulary']}. Restore the "
+                f"original file."
             )
         return found
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """How the run ended, or None while it is not complete."""
+        """How the run ended; None if it is not complete."""
         return read_object(self.folder / "summary.json", schemas.Summary)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """One dict per epoch. A last line that was cut off in writing does not count."""
+        """One dict per epoch. An incomplete last line is ignored."""
         return self._lines(self._metrics_content())
 
     def metrics_until(self, offset: int) -> list[dict[str, Any]]:
@@ -137,8 +137,8 @@ class RunRecord:
         if len(content) < offset:
             raise InvalidValue(
                 f"training: {self.folder / 'metrics.jsonl'} has {len(content)} bytes and had "
-                f"{offset} when the checkpoint was made. Put the whole file back, or start again "
-                f"in another folder."
+                f"{offset} when the checkpoint was made. Restore the whole file, or start again in "
+                f"another folder."
             )
         return self._lines(content[:offset])
 
@@ -162,24 +162,24 @@ class RunRecord:
         try:
             found = parse_json(line)
         except ValueError as error:
-            raise InvalidValue(f"{place}: {error}. Put the whole file back.") from None
+            raise InvalidValue(f"{place}: {error}. Restore the whole file.") from None
         if not isinstance(found, dict) or found.get("epoch") != epoch:
-            raise InvalidValue(f"{place} must be that of epoch {epoch}, got {found!r:.60}.")
-        problem = misfit(found, schemas.MetricsLine)
+            raise InvalidValue(f"{place} must be of epoch {epoch}, got {found!r:.60}.")
+        problem = mismatch(found, schemas.MetricsLine)
         if problem:
-            raise InvalidValue(f"{place}: {problem} Put the whole file back.")
+            raise InvalidValue(f"{place}: {problem} Restore the whole file.")
         return found
 
     # Writing, for the trainer
 
     def make_folder(self) -> None:
-        """Create the folder, or check that it is empty or that of a run."""
+        """Create the folder, or check that it is empty or contains a run."""
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        strangers = [entry.name for entry in self.folder.iterdir() if not _is_ours(entry.name)]
-        if strangers and not self.exists:
+        others = [entry.name for entry in self.folder.iterdir() if not _is_ours(entry.name)]
+        if others and not self.exists:
             raise InvalidValue(
-                f"training: {self.folder} contains {min(strangers)!r} and is not a run. Choose a "
+                f"training: {self.folder} contains {min(others)!r} and is not a run. Choose a "
                 f"folder that is new or empty."
             )
 
@@ -199,7 +199,7 @@ class RunRecord:
             (self.folder / "summary.json").unlink(missing_ok=True)
 
     def append(self, metrics: Mapping[str, Any]) -> int:
-        """Add a line to ``metrics.jsonl``; return where it ends."""
+        """Append a line to ``metrics.jsonl``; return the new size of the file."""
         path = self.folder / "metrics.jsonl"
         with writing(path), open_regular(path, "ab") as file:
             file.write((json.dumps(finite(metrics), allow_nan=False) + "\n").encode())
@@ -208,7 +208,7 @@ class RunRecord:
             return file.tell()
 
     def cut_metrics(self, offset: int) -> None:
-        """Truncate ``metrics.jsonl`` at ``offset``: the rest will be written again."""
+        """Truncate ``metrics.jsonl`` at ``offset``; the continued run writes the rest again."""
         path = self.folder / "metrics.jsonl"
         with writing(path), open_regular(path, "ab") as file:
             file.truncate(offset)
@@ -216,7 +216,7 @@ class RunRecord:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a process that was killed before it wrote ``config.json`` may have left this."""
+    """Whether a run writes this file before ``config.json``, so that a killed one may leave it."""
     ours = (lock.NAME, "environment.json", "vocabulary.json", "metrics.jsonl")
     return name in ours or name.startswith(".new-")
 

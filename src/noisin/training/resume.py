@@ -1,4 +1,4 @@
-"""Starting a run, or continuing one: what must be the same, and where to continue from."""
+"""Start a run or continue one: what must match, and where to continue."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from noisin.training.record import RunRecord
 from noisin.training.runtime.environment import changes, cores, environment
 from noisin.training.state import TrainState
 
-THREADS_PER_CORE = 4  # a few too many are slow; many more would seem to hang
+THREADS_PER_CORE = 4  # with many more threads, a run would seem to hang
 
 
 def identity(config: RunConfig, task: Task) -> dict[str, str]:
-    """What a run would have for :attr:`RunRecord.identity`."""
+    """The :attr:`RunRecord.identity` of a run with this config and task."""
     hashes = {name: str(fact["sha256"]) for name, fact in facts_of(task).items()}
     return {"config": config.hash(limits=False), **hashes}
 
 
 def is_new(record: RunRecord) -> bool:
-    """Whether there is no run in the folder yet: its settings are written when it begins."""
+    """Whether there is no run in the folder yet; its settings are written when it starts."""
     return not record.exists
 
 
 def threads_to_use(record: RunRecord, config: RunConfig, model: nn.Module, rows: int) -> int:
-    """The number of threads is part of the arithmetic: a run keeps the one it began with."""
+    """The number of threads. It affects rounding, so a continued run keeps its number."""
     if not is_new(record):
         return record.threads
     if config.threads is None:
@@ -41,72 +41,72 @@ def threads_to_use(record: RunRecord, config: RunConfig, model: nn.Module, rows:
     found = cores()
     if found is not None and config.threads > THREADS_PER_CORE * found:
         raise InvalidValue(
-            f"training: threads = {config.threads}, and {found} cores can be used here. More "
-            f"threads than cores only wait for each other: choose {found} or fewer."
+            f"training: threads = {config.threads}, but only {found} cores are available. More "
+            f"threads than cores slow training down: choose {found} or fewer."
         )
     return config.threads
 
 
 def refuse_another(record: RunRecord, config: RunConfig, now: Mapping[str, str], data: str) -> None:
-    """See that the run in the folder, if there is one, is this one and can be continued."""
+    """Raise if the folder contains a different run, or one that cannot be continued."""
     if is_new(record):
         if record.metrics:
             raise InvalidValue(
-                f"training: {record.folder} has metrics.jsonl of a run and no config.json. Put "
-                f"that back, or choose another folder."
+                f"training: {record.folder} has the metrics.jsonl of a run but no config.json. "
+                f"Restore it, or choose another folder."
             )
         return
     before = record.identity
     if before["config"] != now["config"]:
         differences = "; ".join(record.config.differences(config))
         raise InvalidValue(
-            f"training: {record.folder} contains a run with other settings: {differences}. Use the "
-            f"same to continue it, or another folder."
+            f"training: {record.folder} contains a run with other settings: {differences}. Use "
+            f"the same settings to continue it, or another folder."
         )
     for name in now:
         if before.get(name) != now[name]:
             raise InvalidValue(
                 f"training: {record.folder} contains a run on other data: its {name} has the "
-                f"sha256 {before.get(name)}, and that of {data!r} is {now[name]}. Use the same to "
-                f"continue it, or another folder."
+                f"sha256 {before.get(name)}, and that of {data!r} is {now[name]}. Use the same "
+                f"data to continue it, or another folder."
             )
     refuse_without_checkpoints(record, config)
 
 
 def refuse_without_checkpoints(record: RunRecord, config: RunConfig) -> None:
-    """See that to start from the beginning would not replace what the folder holds.
+    """Raise if starting from the beginning would overwrite results in the folder.
 
-    A process that is killed before it has saved leaves the folder of the checkpoints empty, and at
-    most the line of the first epoch, which will be the same again.
+    A process that is killed before its first checkpoint leaves an empty folder of checkpoints and
+    at most the line of the first epoch, which is reproduced exactly.
     """
     if is_complete(record, config) or Checkpoints(record.checkpoints, {}).numbers():
         return
     epochs = len(record.metrics)
     if record.summary is not None:
         raise InvalidValue(
-            f"training: {record.folder} holds a complete run without its checkpoints, so it cannot "
-            f"be continued to other limits. Put them back, or choose another folder."
+            f"training: {record.folder} contains a complete run without its checkpoints, so it "
+            f"cannot be continued to other limits. Restore them, or choose another folder."
         )
     if epochs > 1 or (epochs and not record.checkpoints.is_dir()):
         raise InvalidValue(
-            f"training: {record.folder} holds a run of {epochs} epochs without its checkpoints, so "
-            f"it cannot be continued. Put them back, or choose another folder to start again."
+            f"training: {record.folder} contains a run of {epochs} epochs without its checkpoints, "
+            f"so it cannot be continued. Restore them, or start again in another folder."
         )
 
 
 def is_complete(record: RunRecord, config: RunConfig) -> bool:
-    """Whether the run has ended, by these very limits."""
+    """Whether the run has ended with exactly these limits."""
     return record.summary is not None and record.config.hash() == config.hash()
 
 
 def go_back(
     state: TrainState, checkpoints: Checkpoints, record: RunRecord, note: Callable[[str], None]
 ) -> None:
-    """Put a new run where the newest good checkpoint was made, if there is one."""
+    """Load the newest valid checkpoint, if there is one."""
     checkpoints.clean_up()
     newest = checkpoints.newest(note)
     if newest is not None:
-        for weights in newest.manifest.best:  # the end of the run needs them: refuse now
+        for weights in newest.manifest.best:  # needed at the end of the run: raise now
             checkpoints.best(newest, weights)
         state.load(newest)
         _check_metrics(state, record)
@@ -114,18 +114,18 @@ def go_back(
 
 
 def _check_metrics(state: TrainState, record: RunRecord) -> None:
-    """See that the epochs before the checkpoint are there, which the summary will need."""
+    """Check that the epochs before the checkpoint are recorded; the summary needs them."""
     epochs = len(record.metrics_until(state.offset))
     if epochs != state.epoch:
         raise InvalidValue(
-            f"training: {record.folder / 'metrics.jsonl'} has {epochs} epochs up to where the "
-            f"checkpoint was made, and that was after {state.epoch}. Put the whole file back, or "
-            f"start anew in another folder."
+            f"training: {record.folder / 'metrics.jsonl'} has {epochs} epochs, and the checkpoint "
+            f"was made after {state.epoch}. Restore the whole file, or start again in another "
+            f"folder."
         )
 
 
 def write_record(record: RunRecord, config: RunConfig, task: Task, state: TrainState) -> None:
-    """Begin the record, or bring it to where the run continues."""
+    """Create the record, or truncate it to where the run continues."""
     now = _surroundings(torch.get_num_threads(), config, task)
     for name, content in getattr(task, "files", {}).items():
         record.write(name, content)
@@ -140,7 +140,7 @@ def write_record(record: RunRecord, config: RunConfig, task: Task, state: TrainS
     record.cut_metrics(state.offset)  # the rest will be written again
     record.remove_summary()
     record.make_checkpoints()
-    record.write("config.json", config.to_json())  # the last: from now on this is a run
+    record.write("config.json", config.to_json())  # last: its presence marks a run
 
 
 def _surroundings(threads: int, config: RunConfig, task: Task) -> dict[str, Any]:

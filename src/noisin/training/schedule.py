@@ -1,6 +1,6 @@
-"""What the scores on valid decide: learning rate, the best epoch, averaging, patience.
+"""Decisions based on the scores on valid: learning rate, best epoch, averaging, patience.
 
-Plain arithmetic on plain numbers, so that a checkpoint holds all of it.
+The state consists of plain numbers, so that a checkpoint contains all of it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Schedule:
     Attributes:
         lr: the learning rate of the next epoch.
         averaging: whether the weights are being averaged.
-        history: the score on valid that decides, of every epoch, in nats per target: that of the
-            raw weights or, under ``nt`` once the average has begun, that of the average.
+        history: the deciding score on valid of every epoch, in nats per target: that of the raw
+            weights or, with ``nt`` once averaging has started, that of the average.
         bests: the best epoch of the raw weights, and that of their average if there is one.
     """
 
@@ -42,7 +42,7 @@ class Schedule:
 
     @classmethod
     def start(cls, train: TrainConfig) -> Self:
-        """Before the first epoch."""
+        """The schedule before the first epoch."""
         return cls(lr=train.lr, averaging=train.averaging == "from_start")
 
     @property
@@ -54,17 +54,17 @@ class Schedule:
         return min(self.bests, key=lambda weights: self.bests[weights].nats, default="raw")
 
     def judge(self, train: TrainConfig, raw: float, averaged: float | None) -> list[Weights]:
-        """Take in the scores on valid after an epoch; return whose lowest they are so far.
+        """Process the scores on valid after an epoch; return the weights that have a new best.
 
-        If the one that decides is not below all before it, the learning rate is divided by
-        ``lr_decay``. Under ``nt`` averaging begins when it is above the lowest of all but the last
-        ``nt_window`` epochs.
+        If the deciding score is not a new minimum, the learning rate is divided by ``lr_decay``.
+        With ``nt``, averaging starts when it exceeds the minimum of all but the last ``nt_window``
+        epochs.
 
         >>> train = TrainConfig(averaging="nt", nt_window=2)
         >>> schedule = Schedule.start(train)
         >>> [schedule.judge(train, nats, None) for nats in (9.0, 8.0, 8.5, 8.2)]
         [['raw'], ['raw'], [], []]
-        >>> schedule.lr, schedule.averaging      # 8.2 is below 9, all there was two epochs before
+        >>> schedule.lr, schedule.averaging      # 8.2 is below 9, the minimum two epochs before
         (20.833333333333336, False)
         >>> schedule.judge(train, 8.3, None), schedule.averaging  # 8.3 is above 8
         ([], True)
@@ -74,7 +74,7 @@ class Schedule:
         values: dict[Weights, float | None] = {"raw": raw, "averaged": averaged}
         improved = [weights for weights, value in values.items() if self._note(weights, value)]
         decides = averaged if train.averaging == "nt" and averaged is not None else raw
-        if not decides < min(self.history, default=math.inf):  # NaN is not
+        if not decides < min(self.history, default=math.inf):  # true for NaN
             self.lr /= train.lr_decay
         earlier = self.history[: -train.nt_window]
         if train.averaging == "nt" and earlier and decides > min(earlier):
@@ -83,34 +83,34 @@ class Schedule:
         return improved
 
     def _note(self, weights: Weights, value: float | None) -> bool:
-        """Keep a score that is the lowest of these weights so far; return whether it is."""
+        """Store a score if it is the lowest of these weights so far; return whether it is."""
         lowest = self.bests[weights].nats if weights in self.bests else math.inf
-        if value is None or not value < lowest:  # NaN is not
+        if value is None or not value < lowest:  # true for NaN
             return False
         self.bests[weights] = BestEpoch(value, len(self.history) + 1)
         return True
 
     def out_of_patience(self, train: TrainConfig) -> bool:
-        """Whether the best epochs, of the raw weights and of their average, lie too far back."""
+        """Whether neither the raw weights nor their average have improved within the patience."""
         latest = max((best.epoch for best in self.bests.values()), default=0)
         return train.patience is not None and len(self.history) - latest >= train.patience
 
     def state_dict(self) -> dict[str, Any]:
-        """As plain types."""
+        """The state as plain types."""
         return asdict(self) | {"bests": {weights: list(b) for weights, b in self.bests.items()}}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Back from plain types."""
+        """The schedule from what :meth:`state_dict` returned."""
         state = dict(state)
         bests = {weights: BestEpoch(*best) for weights, best in state.pop("bests").items()}
         return cls(**state, bests=bests)
 
 
 def in_nats(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state dict of an older version, which was in perplexities, in nats.
+    """Convert the state dict of an older version from perplexities to nats.
 
-    That of noisin 0.1 had the best epoch of one kind of weights only.
+    Noisin 0.1 stored the best epoch of one kind of weights only.
     """
     state = dict(state)
     if "best_epoch" in state:
@@ -130,7 +130,7 @@ def noise_share(schedule: ScheduleConfig, epoch: int) -> float:
     """
     if schedule.kind == "constant":
         return 1.0
-    way = min(1.0, epoch / schedule.epochs)
+    fraction = min(1.0, epoch / schedule.epochs)
     if schedule.kind == "cosine":
-        way = (1 - math.cos(math.pi * way)) / 2
-    return schedule.start + (schedule.end - schedule.start) * way
+        fraction = (1 - math.cos(math.pi * fraction)) / 2
+    return schedule.start + (schedule.end - schedule.start) * fraction

@@ -15,7 +15,7 @@ LARGEST_COUNT = 10**18
 
 
 def _is_number(value: object) -> bool:
-    """Whether JSON has a finite number there; NaN compares false."""
+    """Whether a JSON value is a finite number; the comparison is false for NaN."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return known and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
@@ -46,7 +46,7 @@ def _score(value: object) -> object:
     )
 
 
-# JSON has no infinity: null stands for it.
+# JSON has no infinity; null represents it.
 Amount = Annotated[float | None, BeforeValidator(_amount)]
 Signed = Annotated[float | None, BeforeValidator(_signed)]
 RecordedScore = Annotated[Any, BeforeValidator(_score)]

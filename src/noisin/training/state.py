@@ -1,4 +1,4 @@
-"""The state of a run: everything that changes while it trains, and so all that is saved."""
+"""The state of a run: everything that changes during training, and is therefore saved."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from noisin.training.schedule import Weights as Kind
 
 
 class TrainState:
-    """A run at one moment.
+    """The state of a run at one step.
 
     Attributes:
-        model, parameters, optimizer: at work; weights that are tied count once.
-        average: the average of the weights, or None while there is none.
-        schedule: what the scores on valid have decided so far.
+        model, parameters, optimizer: what is trained; tied weights count once.
+        average: the average of the weights; None before averaging starts.
+        schedule: the decisions based on the scores on valid.
         carried: the model's state at the end of the last batch, or None at an epoch's start.
-        epoch: epochs that are over.
-        stop: where this epoch stands: the ``stop`` of its last batch.
-        step, tokens: steps taken and targets learnt from, over all epochs.
-        sums: of the nats and of each term over the ``scored`` targets of this epoch.
-        seconds: of work in earlier sessions.
+        epoch: the number of completed epochs.
+        stop: the position in the current epoch: the ``stop`` of its last batch.
+        step, tokens: the number of steps and of training targets, over all epochs.
+        sums: the sums of the nats and of each term over the ``scored`` targets of this epoch.
+        seconds: the time that earlier sessions took.
         cut: whether the last epoch was cut short by a limit on tokens or minutes.
-        offset: the end of ``metrics.jsonl``.
+        offset: the size of ``metrics.jsonl`` in bytes.
         best: the numbers of the checkpoints with the best raw weights and the best average.
     """
 
@@ -64,17 +64,17 @@ class TrainState:
         return {name: float(total) / max(1, self.scored) for name, total in self.sums.items()}
 
     def average_if_due(self) -> None:
-        """Begin the average, once the schedule says so."""
+        """Start averaging if the schedule has decided so."""
         if self.schedule.averaging and self.average is None:
             self.average = Average(self.parameters)
 
     @property
     def position(self) -> tuple[int, int]:
-        """Where in the data the run is."""
+        """The position in the data: epoch and ``stop``."""
         return self.epoch, self.stop
 
     def next_sums(self) -> None:
-        """Begin to sum anew."""
+        """Reset the sums to zero."""
         self.sums = {"nats": torch.zeros((), dtype=torch.float64, device=self.device)}
 
     def count(self, means: Mapping[str, Tensor], targets: int) -> None:
@@ -85,13 +85,13 @@ class TrainState:
         self.scored += targets
 
     def advance(self, batch: Batch, targets: int) -> None:
-        """A batch is done."""
+        """Count a batch as processed."""
         self.stop = batch.stop
         self.step += 1
         self.tokens += targets
 
     def next_epoch(self) -> None:
-        """An epoch is done: the next one starts at the beginning of the data, from zero states."""
+        """Count an epoch; the next one starts at the beginning of the data, from zero states."""
         self.epoch += 1
         self.stop = self.scored = 0
         self.carried = None
@@ -101,19 +101,19 @@ class TrainState:
     # To and from a checkpoint
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights by name; tied ones once."""
+        """The weights by name; tied weights appear once."""
         return dict(self.model.named_parameters())
 
     def average_weights(self) -> dict[str, Tensor] | None:
-        """Their average by name, or None."""
+        """The average of the weights by name, or None."""
         if self.average is None or not self.average.count:
             return None
         return dict(zip(self.weights(), self.average.state_dict()["means"], strict=True))
 
     def state_dict(self, seconds: float, carried: Any) -> dict[str, Any]:
-        """All but the weights and their average, as plain types.
+        """Everything except the weights and their average, as plain types.
 
-        ``seconds`` are those of all sessions, and ``carried`` is the state of all columns.
+        ``seconds`` is the time of all sessions, and ``carried`` the state of all columns.
         """
         counters = {name: getattr(self, name) for name in _COUNTERS}
         return {
@@ -128,7 +128,7 @@ class TrainState:
         }
 
     def pattern(self, batch: Batch, K: int) -> Pattern:
-        """What a checkpoint of this run must be like, given a batch of it."""
+        """The structure that a checkpoint of this run must have, given one of its batches."""
         carried = None
         if batch.carries:
             with torch.no_grad(), as_training(self.model, on=False):
@@ -136,7 +136,7 @@ class TrainState:
         return Pattern(self.weights(), self.optimizer.state_dict(), carried)
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Go back, or forth, to the moment of a checkpoint."""
+        """Load the state of a checkpoint."""
         state = checkpoint.state
         load_weights(self.weights(), checkpoint.weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -158,7 +158,7 @@ _COUNTERS = ("epoch", "stop", "step", "tokens", "scored", "offset", "cut")
 
 
 def means_of(loss: Loss) -> dict[str, Tensor]:
-    """The nats and the terms of a batch, per target, without their history."""
+    """The nats and the terms of a batch, per target, detached."""
     return {"nats": loss.mean.detach().double()} | {
         name: term.detach().double() for name, term in loss.terms.items()
     }
@@ -171,8 +171,8 @@ def load_weights(weights: Weights, saved: Weights) -> None:
     if shapes != found:
         odd = sorted(shapes.items() ^ found.items())
         raise Unsupported(
-            f"training: the checkpoint has other weights than the model ({odd[0][0]} first). "
-            f"It was made by another version of noisin: use that one."
+            f"training: the weights of the checkpoint do not match the model (first difference: "
+            f"{odd[0][0]}). It was made by another version of noisin: use that version."
         )
     with torch.no_grad():
         for name, tensor in weights.items():

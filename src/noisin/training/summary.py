@@ -1,8 +1,8 @@
 """``summary.json``: how a run ended, and the scores of its best weights. Nothing here needs torch.
 
 The schedule decides which epoch and which weights are best
-(:mod:`noisin.training.schedule`); a summary contains what was measured of them. The trainer writes
-a :class:`RunSummary`, and every reader parses one, of any version of noisin.
+(:mod:`noisin.training.schedule`); a summary contains their scores. The trainer writes a
+:class:`RunSummary`; readers parse summaries of any version of noisin.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Self
 from noisin.training.schedule import WEIGHTS, Weights
 from noisin.training.scores import Recorded
 
-_MEASURED = ("weights", "test", "checkpoint")  # what a best epoch has beside its line of metrics
+_MEASURED = ("weights", "test", "checkpoint")  # not part of the line of metrics
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class BestResult:
         weights: which weights.
         line: the line of ``metrics.jsonl`` of that epoch.
         test: their score on test.
-        train_clean: their score on train with noise off; None if it was not measured. That of the
-            line is always the score of the raw weights.
+        train_clean: their score on train with noise off; None if it was not measured. The value in
+            ``line`` is always that of the raw weights.
         checkpoint: the number of the checkpoint that contains them.
     """
 
@@ -44,7 +44,7 @@ class BestResult:
 
     @classmethod
     def parse(cls, content: Mapping[str, Any]) -> Self:
-        """From one of the entries ``raw``, ``averaged`` and ``best`` of ``summary.json``."""
+        """Parse one of the entries ``raw``, ``averaged`` and ``best`` of ``summary.json``."""
         line = {name: value for name, value in content.items() if name not in _MEASURED}
         return cls(
             content["weights"],
@@ -55,7 +55,7 @@ class BestResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The line of metrics, with what was measured of these weights."""
+        """The line of metrics, with the scores of these weights."""
         return {
             **self.line,
             "weights": self.weights,
@@ -93,7 +93,7 @@ class RunSummary:
 
     @classmethod
     def parse(cls, content: Mapping[str, Any]) -> Self:
-        """From the content of ``summary.json``, written by any version of noisin."""
+        """Parse the content of ``summary.json``, written by any version of noisin."""
         found = [content[name] for name in (*WEIGHTS, "best") if content.get(name)]
         bests = {entry["weights"]: BestResult.parse(entry) for entry in reversed(found)}
         known = {name: content.get(name) for name in ("ended", "steps", "tokens", "parameters")}
@@ -125,6 +125,6 @@ class RunSummary:
         }
 
     def measured(self, weights: Weights, epoch: int) -> BestResult | None:
-        """What was measured of these weights after this epoch, if anything."""
+        """The scores of these weights after this epoch, if they were measured."""
         found = self.bests.get(weights)
         return found if found is not None and found.epoch == epoch else None

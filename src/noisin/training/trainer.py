@@ -1,4 +1,4 @@
-"""The training loop, from top to bottom.
+"""The training loop.
 
 Any model with ``loss`` and ``log_prob`` is trained on any task with ``unit`` and ``batches``:
 
@@ -8,8 +8,9 @@ Any model with ``loss`` and ``log_prob`` is trained on any task with ``unit`` an
 >>> trainer = training.Trainer(training.TrainConfig(epochs=5), out="runs/demo")
 >>> record = trainer.fit(model, text)  # doctest: +SKIP
 
-A run that was stopped or killed continues when the same is called again, and ends in the same bits
-as one that was not. :func:`noisin.training.run` builds model and task from a config.
+A run that was stopped or killed continues when the same code is called again, and ends with results
+that are bit for bit those of an uninterrupted run. :func:`noisin.training.run` builds the model and
+the task from a config.
 """
 
 from __future__ import annotations
@@ -55,23 +56,23 @@ from noisin.training.runtime.workers import Workers
 from noisin.training.schedule import Weights
 from noisin.training.state import TrainState, means_of
 
-LOOK = 20  # steps between two looks at the loss, where looking means to wait for the device
-LIMITS = (None, "tokens", "minutes")  # that may cut an epoch short
-NOTHING, SAVE, STOP = 0, 1, 2  # what a process may ask for after a step; STOP + the signal
+CHECK_EVERY = 20  # steps between two checks of the loss if a check has to wait for the device
+LIMITS = (None, "tokens", "minutes")  # limits that can cut an epoch short
+NOTHING, SAVE, STOP = 0, 1, 2  # requests of a process after a step; a signal is STOP + its number
 
 
 class Trainer:
-    """Trains a model on a task, and keeps the record of it in a folder.
+    """Trains a model on a task and records the run in a folder.
 
     Args:
         train: the recipe, its limits, and how often to save.
-        out: the folder; new, empty, or that of the same run, which is then continued.
-        threads: processor threads; unless given, as many as the model has work for.
+        out: the folder: new, empty, or that of the same run, which is then continued.
+        threads: processor threads; by default as many as the model has enough work for.
         device: where to compute, ``"cpu"`` or ``"cuda"``.
-        progress: shows how far the run is.
+        progress: shows the progress of the run.
         workers: the processes that train together.
-        settings: the config that model and task were built from. Without it, the record keeps what
-            identifies them: see :mod:`noisin.training.identity`.
+        settings: the config that the model and the task were built from. Without it, the record
+            contains their identities: see :mod:`noisin.training.identity`.
     """
 
     def __init__(
@@ -99,16 +100,16 @@ class Trainer:
         task: Task,
         noise: NoiseSchedule = NoiseSchedule(),  # noqa: B008
     ) -> RunRecord:
-        """Train until a limit is reached, or continue where the run in the folder stands.
+        """Train until a limit is reached. A run in the folder is continued.
 
         Args:
             model: a module with ``loss`` and ``log_prob``: see :class:`noisin.models.Trainable`.
             task: the data: see :class:`noisin.tasks.Task`.
-            noise: what noise the model has in which epoch.
+            noise: the noise of the model in each epoch.
 
         Raises:
             Interrupted: after Ctrl-C or SIGTERM; the run is saved.
-            Diverged: where the loss is no longer finite.
+            Diverged: if the loss is no longer finite.
         """
         _check(model, task)
         self.config = self.settings or own_config(
@@ -131,11 +132,11 @@ class Trainer:
             stack.enter_context(use_threads(threads))
             if not resume.is_complete(self.record, self.config):
                 self._train(self._start(model, first, device))
-            self._agreed(NOTHING)  # a signal after the last look is not for this run alone
+            self._agreed(NOTHING)  # one process may have caught a signal after the last poll
         return self.record
 
     def _start(self, model: nn.Module, first: Batch, device: torch.device) -> TrainState:
-        """The run as it is at its beginning, or where its newest checkpoint was made."""
+        """The initial state of the run, or that of its newest checkpoint."""
         state = TrainState(model, self.train, device)
         pattern = state.pattern(first, self.train.K)
         self.checkpoints = Checkpoints(self.record.checkpoints, self.identity, pattern)
@@ -144,8 +145,8 @@ class Trainer:
         if state.step != (furthest := self.workers.agree(state.step)):
             raise Unsupported(
                 f"training: this process would continue from step {state.step} of "
-                f"{self.record.folder}, and another from step {furthest}. All of them must see the "
-                f"same folder."
+                f"{self.record.folder}, and another from step {furthest}. All processes must see "
+                f"the same folder."
             )
         self.workers.split(state.model, first)
         state.carried = self.workers.scatter(state.carried)
@@ -153,15 +154,15 @@ class Trainer:
         self.saved = state.position
         if state.cut and not state.stop and self._over(state) is None:
             raise Unsupported(
-                f"training: {self.record.folder} was ended by a limit in the middle of an epoch "
-                f"and cannot be continued. Start again, in another folder, with the larger limit."
+                f"training: {self.record.folder} was stopped by a limit in the middle of an epoch "
+                f"and cannot be continued. Start again in another folder with the larger limit."
             )
         if self.workers.main:
             resume.write_record(self.record, self.config, self.task, state)
         return state
 
     def _train(self, state: TrainState) -> None:
-        """Epoch after epoch, until a limit is reached."""
+        """Train epochs until a limit is reached."""
         wanted = self.train.tensorboard and self.workers.main
         with Board(self.record.folder, wanted, state.epoch, self.task.unit) as board:
             self.progress.begin(self.record.folder.name)
@@ -182,7 +183,7 @@ class Trainer:
 
     def _over(self, state: TrainState) -> str | None:
         """The limit that the run has reached at the end of an epoch, if any."""
-        if state.stop:  # in the middle of one
+        if state.stop:  # in the middle of an epoch
             return None
         if state.epoch >= self.train.epochs:
             return "epochs"
@@ -191,14 +192,14 @@ class Trainer:
         return self._limit(state)
 
     def _limit(self, state: TrainState) -> str | None:
-        """The limit on tokens or minutes that is reached; clocks differ, so processes agree."""
+        """The limit on tokens or minutes that is reached. Clocks differ, so all processes agree."""
         over = self.clock.over(state.tokens)
         if self.train.minutes is None:
             return over
         return LIMITS[self.workers.agree(LIMITS.index(over))]
 
     def _train_epoch(self, state: TrainState) -> None:
-        """All batches that this epoch has not seen yet."""
+        """Train on the remaining batches of this epoch."""
         self.noise.begin(state.model, state.epoch)
         state.model.train()
         state.cut = False
@@ -210,7 +211,7 @@ class Trainer:
             self._after_step(state)
 
     def _step(self, state: TrainState, batch: Batch) -> None:
-        """One batch: loss, gradient, clip, update, average."""
+        """One training step: loss, gradient, clipping, update, average."""
         mine = self.workers.share(state.model, batch)
         carried = states.detach(state.carried) if batch.carries else None
         forward = partial(state.model.loss, mine.repeat(self.train.K).to(state.device), carried)
@@ -244,7 +245,7 @@ class Trainer:
         drawn_from: Mapping[str, Tensor],
     ) -> None:
         """Stop before a non-finite value reaches the weights, or soon after on a device."""
-        if state.device.type != "cpu" and state.step % LOOK:
+        if state.device.type != "cpu" and state.step % CHECK_EVERY:
             return
         if not (sum(state.sums.values()) + norm).isfinite():
             rewind(drawn_from, state.device)  # the batch again, with the same noise
@@ -258,12 +259,12 @@ class Trainer:
         noise = self.noise.noise(state.epoch)
         return Diverged(
             f"training: the loss is not finite at step {step} of {self.record.folder} (epoch "
-            f"{state.epoch + 1}): {where}. {advice(self.train, noise)} A run with other settings "
-            f"needs a folder of its own; {kept or 'this one had not saved yet'}."
+            f"{state.epoch + 1}): {where}. {advice(self.train, noise)} Use another folder for a "
+            f"run with other settings; {kept or 'this one has no checkpoint yet'}."
         )
 
     def _after_step(self, state: TrainState) -> None:
-        """Save, stop or report, if it is time to."""
+        """Save, stop or report if due."""
         if self._agreed(SAVE if self.clock.save_is_due(state.step) else NOTHING) == SAVE:
             self._save(state)
         if self.clock.report_is_due():
@@ -276,14 +277,14 @@ class Trainer:
             state.tokens, state.epoch, part, self.task.unit, state.means["nats"]
         )
 
-    def _agreed(self, wish: int) -> int:
-        """What all processes do, if one of them wishes it; a signal stops all at the same point."""
+    def _agreed(self, request: int) -> int:
+        """The largest request of all processes; a signal stops all of them at the same point."""
         if self.flag.signum is not None:
-            wish = STOP + self.flag.signum
-        wish = self.workers.agree(wish)
-        if wish >= STOP:
-            raise self._interrupted(wish - STOP)
-        return wish
+            request = STOP + self.flag.signum
+        request = self.workers.agree(request)
+        if request >= STOP:
+            raise self._interrupted(request - STOP)
+        return request
 
     def _interrupted(self, signum: int) -> Interrupted:
         return Interrupted(
@@ -292,18 +293,18 @@ class Trainer:
         )
 
     def _poll(self) -> None:
-        """Stop an evaluation at once where a signal was caught."""
+        """Stop an evaluation if a signal was caught."""
         if self.flag.signum is not None:
             raise self._interrupted(self.flag.signum)
 
     def _validate(self, state: TrainState) -> dict[str, Any]:
-        """The end of an epoch: measure, decide, write it down, save."""
+        """End an epoch: evaluate, update the schedule, record the metrics, save."""
         noise, means = self.noise.noise(state.epoch), state.means
         train = Score(means.pop("nats"), state.scored)
         valid = self._score(state, "valid")
         for split, score in (("train", train), ("valid", valid)):
             if not math.isfinite(score.nats):
-                raise self._diverged(state, state.step, f"that of {split}")
+                raise self._diverged(state, state.step, f"measured on {split}")
         averaged = None
         if state.average is not None:
             with state.average.applied():
@@ -335,10 +336,10 @@ class Trainer:
         return split in splits_of(self.task)
 
     def _score(self, state: TrainState, split: Split) -> Score:
-        """That of the clean model, measured by the main process for all; a signal stops it."""
+        """The score of the clean model, computed by the main process; a signal stops it."""
         measured = Score(math.nan, 0)
         if self.workers.main:
-            with suppress(Interrupted):  # which all processes hear of in the next line
+            with suppress(Interrupted):  # raised in all processes by the next line
                 measured = self._measured(state, split)
         self._agreed(NOTHING)
         nats, count = self.workers.tell(measured.nats), self.workers.tell(measured.count)
@@ -348,7 +349,7 @@ class Trainer:
         return evaluate(Clean(state.model), self.task.batches(split), self._poll)
 
     def _save(self, state: TrainState, improved: Sequence[Weights] = ()) -> None:
-        """A checkpoint of this moment, unless there is one; of ``improved`` weights the best."""
+        """Save a checkpoint unless this state is saved; it is the best of ``improved`` weights."""
         if state.position == self.saved:
             return
         if not all_finite([*state.parameters, *state.sums.values()]):
@@ -368,7 +369,7 @@ class Trainer:
         self.clock.saved()
 
     def _conclude(self, state: TrainState, reason: str) -> None:
-        """Measure the best weights on the test data, and write the summary."""
+        """Score the best weights on the test data and write the summary."""
         newest = self.checkpoints.newest(self.progress.note)
         assert newest is not None
         summary = summarize(

@@ -200,7 +200,7 @@ WRONG = {
     "points = []": "[[points]] must be tables of settings, got []",
     "[[points]]\nname = '../x'": "the name of a point becomes a folder",
     "[[points]]\nname = 3": "got 3",
-    "[[points]]\nbase = 'manual'\n[grid]\nbase = ['manual']": "a point has a base of its own",
+    "[[points]]\nbase = 'manual'\n[grid]\nbase = ['manual']": "a point also has a base",
     "[[points]]\ntrain = 3": "train must be a section of settings, got 3",
     '[[points]]\ntrain = 3\n"train.lr" = 3': "train.lr is within train, which has a value itself",
     "search = 3": "[search] must contain ranges by name, got 3",
@@ -238,7 +238,7 @@ def test_what_is_refused(text: str, message: str, tmp_path: Path) -> None:
 def test_names_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="no sweep or TOML file 'tabel3'. Did you mean 'table3'"):
         sweep.read("tabel3")
-    with pytest.raises(InvalidValue, match="There are: manual-families, ptb-small, table3, table4"):
+    with pytest.raises(InvalidValue, match="Available: manual-families, ptb-small, table3, table4"):
         sweep.read("qqq")
     with pytest.raises(NoisinError, match="cannot be read: No such file"):
         sweep.read(str(tmp_path / "no.toml"))

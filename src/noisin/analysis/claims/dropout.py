@@ -75,7 +75,7 @@ def _patterns(sites: list[tuple[Tensor, Tensor]]) -> list[Pair]:
 
 
 def zaremba_is_no_special_case() -> Iterator[ClaimRow]:
-    """In the paper's form each gate has masks of its own, after the product; Zaremba's masks the
+    """In the paper's form each gate has its own masks, after the product; Zaremba's masks the
     input, before it, once for all gates. So the latter's gates depend on each other.
     """
     place = f"{PLACE} (corrected)"

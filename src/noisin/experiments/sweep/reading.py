@@ -49,7 +49,7 @@ def read(name: str, flags: Mapping[str, Any] | None = None) -> Sweep:
         path = Path(name)
     else:
         close = get_close_matches(name, names(), n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names())}."
+        hint = f"Did you mean {close[0]!r}?" if close else f"Available: {', '.join(names())}."
         raise InvalidValue(f"There is no sweep or TOML file {name!r:.60}. {hint}")
     content = _parse(path)
     try:
@@ -108,7 +108,7 @@ def _points(
     for table, values in itertools.product(tables or [{}], product(lists)):
         own = flat(table, is_distribution)
         if "base" in own and "base" in values:
-            raise InvalidValue("[grid] has a list of bases, and a point has a base of its own.")
+            raise InvalidValue("[grid] has a list of bases, and a point also has a base.")
         own |= values
         name, its_base = own.pop("name", None), own.pop("base", base)
         if name is not None and not (isinstance(name, str) and re.fullmatch(NAME, name)):
@@ -131,7 +131,7 @@ def _base(name: Any) -> Mapping[str, Any]:
         return {}
     if name not in presets.names():
         raise InvalidValue(
-            f"base must be a preset, got {name!r:.60}. There are: {presets.known()}."
+            f"base must be a preset, got {name!r:.60}. Available: {presets.known()}."
         )
     preset = presets.read(name)
     if preset.variants:

@@ -25,7 +25,7 @@ from noisin.training.runtime.signals import Flag, Interrupted
 if TYPE_CHECKING:
     pass
 
-PAUSE = 0.5  # seconds between two looks for work, while other workers do what is left
+PAUSE = 0.5  # seconds between two polls for work while other workers are busy
 ASIDE = 30.0  # seconds to leave alone a task that a process of another sweep is running
 
 

@@ -26,7 +26,7 @@ from noisin.training.runtime.signals import Flag
 Answer = dict[str, Any]  # as a worker sends it
 Show = Callable[[list[Standing], list[Answer]], None]
 
-LOOK = 0.2  # seconds between two looks at the workers
+POLL = 0.2  # seconds between two polls of the workers
 SURVEY = 1.0  # and at the folders
 # The sweep gives up after so many deaths in a row in which no worker has completed an epoch. A
 # signal may come from outside and counts once; an error of the worker itself counts ten times.
@@ -37,7 +37,7 @@ class WorkerProcess:
     """The process of a worker, and the last status that it sent.
 
     Args:
-        job: what the worker is to do.
+        job: the job of the worker.
         log: the file for its standard error.
         receive: called with this worker and each of its messages, in a separate thread.
     """
@@ -86,7 +86,7 @@ class WorkerPool:
     """Keeps a number of workers running until the sweep is done.
 
     Args:
-        job: what each worker is to do.
+        job: the job of the workers.
         ledger: the ledger of the same sweep.
         size: the number of workers.
         show: called several times a second with the state of all tasks and workers.
@@ -138,9 +138,9 @@ class WorkerPool:
         self.workers.append(worker)
 
     def _new_messages(self) -> Iterator[tuple[WorkerProcess, Answer]]:
-        """The messages that have arrived, or that arrive within :data:`LOOK` seconds."""
+        """The messages that have arrived, or that arrive within :data:`POLL` seconds."""
         try:
-            yield self.messages.get(timeout=LOOK)
+            yield self.messages.get(timeout=POLL)
             while True:
                 yield self.messages.get_nowait()
         except queue.Empty:

@@ -87,7 +87,7 @@ def _copy(value: Tensor) -> Tensor:
 
 
 def _differentiable(ctx: Any, inputs: list[Any], d_outputs: tuple[Tensor, ...]) -> list[Any]:
-    """The gradients as a graph of their own, from the reference."""
+    """The gradients as a differentiable graph, computed by the reference."""
     # Views, so that one input that depends on another is not differentiated through it.
     views: list[Any] = [None if v is None else v.view_as(v) for v in inputs]
     x, eps, mask, z0, carry0, *weights = views
@@ -157,7 +157,7 @@ def _products(
     d_b_ih = d_b_hh = None
     if need_b_ih or need_b_hh:
         d_b = d.sum(0)
-        # Of its own memory each: as .grad they are scaled and added to in place, one by one.
+        # Separate memory for each, because .grad is scaled and accumulated in place.
         d_b_ih, d_b_hh = d_b[: cell.inputs * H], d_b[-cell.recurrent * H :].clone()
     if gru and d_ih is not None:
         d_ih = d_ih.roll(-H, 0)

@@ -19,7 +19,7 @@ from noisin.recurrent.kernels import build
 from noisin.recurrent.kernels.plan import Plan
 
 _SUFFIX = {torch.float32: "float", torch.float64: "double"}
-# Below so many multiplications a step, two threads wait for each other longer than they work.
+# Below this many multiplications per step, synchronizing two threads costs more than it saves.
 _WORTH_A_THREAD = 30_000
 
 

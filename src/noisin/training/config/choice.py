@@ -1,4 +1,4 @@
-"""Settings that are a name from a list, or a class of the user's own."""
+"""Settings that are a name from a list or a custom class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings can change a result, and the hash of them, by which a run is identified."""
+"""The settings that can change a result, and their hash, which identifies a run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from noisin._util.settings import leave_out
 _WITHOUT_EFFECT = {"data": {"folder"}, "train": {"save_minutes", "save_steps", "tensorboard"}}
 _LIMITS = {"epochs", "tokens", "minutes", "patience"}
 
-# Optional settings by dotted name, with the value that means "off". There they are left out of the
-# hash and of config.json, so that runs from before a setting existed keep their identity. A new
-# setting belongs here; its default must be that value.
+# Optional settings by dotted name, with the value that means "off". With that value they are left
+# out of the hash and of config.json, so that runs from before a setting existed keep their
+# identity. Add a new setting here; its default must be that value.
 ABSENT: dict[str, Any] = {
     "data.task": None,
     "model.zoneout": None,
@@ -35,7 +35,7 @@ def dump(config: BaseModel, exclude: dict[str, set[str]] | None = None) -> dict[
 
 
 def effective(config: BaseModel, limits: bool) -> dict[str, Any]:
-    """The settings that can change a result; without ``limits``, those that change its course."""
+    """The settings that can change a result, with or without the limits."""
     without = {name: set(fields) for name, fields in _WITHOUT_EFFECT.items()}
     if not limits:
         without["train"] |= _LIMITS

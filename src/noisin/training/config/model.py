@@ -11,7 +11,7 @@ from noisin.recurrent.names import CELL_NAMES
 from noisin.training.config.choice import OneOf, json_values
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
-LARGEST = 10**6  # of a size; a smaller one may still exceed the memory of the machine
+LARGEST = 10**6  # size; a smaller one may still exceed the memory of the machine
 WITHOUT_MEMORY = ("gru", "elman-tanh", "elman-sigmoid", "elman-relu")
 
 
@@ -32,7 +32,7 @@ class DropoutConfig(Section):
 
 
 class ZoneoutConfig(Section):
-    """Zoneout: units keep their previous value at random. Off unless given."""
+    """Zoneout: units keep their previous value at random. Off by default."""
 
     p_h: Number = Field(
         default=0.0, ge=0, lt=1, description="Probability that a unit of h keeps its value."
@@ -43,7 +43,7 @@ class ZoneoutConfig(Section):
 
 
 class GateDropoutConfig(Section):
-    """Dropout in the gates of the LSTM, as in the paper's equations. Off unless given.
+    """Dropout in the gates of the LSTM, as in the paper's equations. Off by default.
 
     Each of the eight products ``W_x x`` and ``W_h h`` of the four gates has its own mask, fresh at
     every step.
@@ -58,7 +58,7 @@ class GateDropoutConfig(Section):
 
 
 class HeadConfig(Section):
-    """The head, which turns the state into a prediction. A linear layer unless given.
+    """The head, which maps the state to a prediction. By default a linear layer.
 
     The other settings of the section are arguments of the constructor.
     """
@@ -90,20 +90,20 @@ class ModelConfig(Section):
         default=None,
         ge=1,
         le=LARGEST,
-        description="Units of a word's embedding; hidden_size unless given.",
+        description="Units of a word's embedding; by default hidden_size.",
     )
     tied: bool = Field(default=True, description="The softmax shares the weights of the embedding.")
     dropout: DropoutConfig = DropoutConfig()
-    zoneout: ZoneoutConfig | None = Field(default=None, description="No zoneout unless given.")
+    zoneout: ZoneoutConfig | None = Field(default=None, description="Zoneout; off by default.")
     gate_dropout: GateDropoutConfig | None = Field(
-        default=None, description="No dropout in the gates unless given."
+        default=None, description="Dropout in the gates; off by default."
     )
-    head: HeadConfig | None = Field(default=None, description="A linear layer unless given.")
+    head: HeadConfig | None = Field(default=None, description="The head; by default linear.")
 
     @field_validator("zoneout", "gate_dropout")
     @classmethod
     def _off_is_absent(cls, rates: Section | None) -> Section | None:
-        """Probabilities of zero are no zoneout, and have the hash of none."""
+        """Probabilities of zero mean off, and have the same hash."""
         return rates if rates is not None and any(rates.model_dump().values()) else None
 
     @field_validator("head")

@@ -1,4 +1,4 @@
-"""What identifies a run of a user's own model and task."""
+"""The identity of a custom model and task."""
 
 from __future__ import annotations
 

@@ -45,14 +45,14 @@ class RunConfig(Section):
 
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
-    noise: NoiseConfig | None = Field(default=None, description="No noise unless given.")
+    noise: NoiseConfig | None = Field(default=None, description="The noise; off by default.")
     train: TrainConfig = TrainConfig()
     seed: Whole = Field(default=1111, ge=0, le=LARGEST_SEED, description="Of all random draws.")
     threads: Whole | None = Field(
         default=None,
         ge=1,
         le=MOST_THREADS,
-        description="Processor threads; unless given, as many as the model has work for.",
+        description="Processor threads; by default as many as the model has work for.",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="Where to compute.")
 
@@ -71,7 +71,7 @@ class RunConfig(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], source: str = "") -> Self:
-        """A config from nested values, such as those of a file; messages name their source."""
+        """A config from nested values, such as those of a file; error messages name ``source``."""
         if not isinstance(values, Mapping):
             raise InvalidType(
                 f"config: expected settings by name, got {values!r:.60}. Pass a dict, such as "
@@ -99,7 +99,7 @@ class RunConfig(Section):
         return json.dumps(dump(self), indent=2, ensure_ascii=False) + "\n"
 
     def hash(self, limits: bool = True) -> str:
-        """The sha256 of all that can change a result; without ``limits``, only of its course."""
+        """The sha256 of the settings that can change a result, with or without the limits."""
         return sha256(effective(self, limits))
 
     def differences(self, other: RunConfig) -> list[str]:
@@ -131,25 +131,25 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
     found: list[Problem] = []
     if train.objective == "penalty":
         if noise is None:
-            found.append(("train.objective", "must be noise where there is no noise to penalise."))
+            found.append(("train.objective", "must be noise if there is no noise section."))
         elif noise.feedback or noise.noisy_layers != "last" or noise.share != "step":
             found.append(
                 (
                     "train.objective",
                     "must be noise, unless noise.feedback = false, noise.noisy_layers = "
-                    "'last' and noise.share = 'step': the penalty is that of such noise only.",
+                    "'last' and noise.share = 'step': the penalty exists only for such noise.",
                 )
             )
     if noise is None and train.K > 1:
-        found.append(("train.K", f"must be 1 where no noise is drawn, got {train.K}."))
+        found.append(("train.K", f"must be 1 if no noise is drawn, got {train.K}."))
     if noise is not None and noise.site == "state" and model.cell != "gru":
         found.append(("noise.site", "must be read: state is for model.cell = 'gru' only."))
     if noise is not None and noise.site == "read" and model.cell == "gru" and model.zoneout:
         found.append(
             (
                 "noise.site",
-                "must be state for a GRU with zoneout: with read, the state that is kept would be "
-                "a clean one and a noisy one.",
+                "must be state for a GRU with zoneout: with read, there is a clean and a noisy "
+                "state, and zoneout could keep only one.",
             )
         )
     return found
@@ -170,7 +170,7 @@ def _task_problems(config: RunConfig) -> list[Problem]:
 
 
 def explain(error: ValidationError) -> InvalidConfig:
-    """Pydantic's error about a RunConfig as ours, for a library that calls pydantic itself."""
+    """Convert pydantic's error about a RunConfig, for a library that calls pydantic itself."""
     return InvalidConfig(problems(RunConfig, error))
 
 
@@ -180,7 +180,7 @@ def _read(path: str | Path, parse: Any) -> dict[str, Any]:
         values = parse(read_regular(path, LARGEST_FILE).decode())
     except OSError as error:
         raise InvalidValue(f"config: cannot read {path}: {error.strerror}.") from None
-    except ValueError as error:  # of either format, and of text that is not UTF-8
+    except ValueError as error:  # from either format, or text that is not UTF-8
         raise InvalidValue(f"config: {path} cannot be parsed: {error}.") from None
     except RecursionError:
         raise InvalidValue(f"config: {path} is nested too deeply.") from None

@@ -1,6 +1,6 @@
-"""What the sections of a config have in common: they are frozen, strict and report clear errors.
+"""The base of the sections of a config: frozen, strict, with clear error messages.
 
-A setting comes from a flag as text and from a file as a number; both are read by the same rules.
+A flag gives a setting as text and a file as a number; both are parsed by the same rules.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Section(BaseModel):
 
 
 def problems(section: type[BaseModel], error: ValidationError) -> list[Problem]:
-    """The problems that pydantic found in ``section``, by dotted name and in our words."""
+    """The problems that pydantic found in ``section``, by dotted name and as messages."""
     found: list[Problem] = []
     for item in error.errors(include_url=False):
         name = ".".join(str(part) for part in item["loc"])
@@ -107,7 +107,7 @@ def _in_words(section: type[BaseModel], item: dict[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(item["loc"][-1]), section.model_fields, n=1)
         known = ", ".join(section.model_fields)
-        advice = f"Did you mean {near[0]}?" if near else f"There are: {known}."
+        advice = f"Did you mean {near[0]}?" if near else f"Available: {known}."
         return f"is not a setting. {advice}"
     if item["type"] == "literal_error":
         return f"must be {ctx['expected']}, got {shown(got, 60)}."

@@ -18,17 +18,18 @@ class TrainConfig(Section):
     """The training recipe, its limits, and how often to save. The defaults are the paper's."""
 
     batch_size: Whole = Field(
-        default=80, ge=1, le=LARGEST, description="Columns of text read side by side."
+        default=80, ge=1, le=LARGEST, description="Columns of text in a batch."
     )
     bptt: Whole = Field(
-        default=35, ge=1, le=LARGEST, description="Steps of a window of truncated backpropagation."
+        default=35, ge=1, le=LARGEST, description="Steps of truncated backpropagation."
     )
     variable_length: bool = Field(
-        default=False, description="Windows of random length around bptt, the step in proportion."
+        default=False,
+        description="Windows of random length around bptt; lr is scaled in proportion.",
     )
     optimizer: Literal["sgd", "adamw"] = Field(default="sgd", description="The optimizer.")
     lr: Number = Field(
-        default=30.0, gt=0, description="Its first step size, on the mean loss of a word."
+        default=30.0, gt=0, description="The initial learning rate, for the mean loss per word."
     )
     lr_decay: Number = Field(
         default=1.2,
@@ -56,13 +57,13 @@ class TrainConfig(Section):
         description="Penalties added to the loss, each with its weight.",
     )
     K: Whole = Field(default=1, ge=1, le=LARGEST, description="Noise samples per word and step.")
-    epochs: Whole = Field(default=200, ge=1, description="End after so many epochs.")
-    tokens: Whole | None = Field(default=None, ge=1, description="End after so many tokens.")
-    minutes: Number | None = Field(default=None, gt=0, description="End after so many minutes.")
+    epochs: Whole = Field(default=200, ge=1, description="Stop after this many epochs.")
+    tokens: Whole | None = Field(default=None, ge=1, description="Stop after this many tokens.")
+    minutes: Number | None = Field(default=None, gt=0, description="Stop after this many minutes.")
     patience: Whole | None = Field(
         default=None,
         ge=1,
-        description="End after so many epochs without a new best, of raw or averaged weights.",
+        description="Stop after this many epochs without a new best, of raw or averaged weights.",
     )
     eval_batch_size: Whole = Field(
         default=10, ge=1, le=LARGEST, description="Columns in evaluation."
@@ -70,18 +71,18 @@ class TrainConfig(Section):
     clean_tokens: Whole = Field(
         default=100_000,
         ge=0,
-        description="Training perplexity without noise is that of the first so many tokens.",
+        description="Training tokens to score without noise after every epoch; 0 is none.",
     )
     save_minutes: Number = Field(default=10.0, gt=0, description="Save at least this often.")
     save_steps: Whole | None = Field(
-        default=None, ge=1, description="Save also after so many steps."
+        default=None, ge=1, description="Also save after every so many steps."
     )
-    tensorboard: bool = Field(default=False, description="Write for TensorBoard as well.")
+    tensorboard: bool = Field(default=False, description="Also write metrics for TensorBoard.")
 
     @field_validator("terms")
     @classmethod
     def _are_known(cls, terms: dict[str, float]) -> dict[str, float]:
-        """A term of weight zero is off, and so it is absent."""
+        """Leave out terms of weight zero, which have no effect."""
         return Frozen({_TERM(name): weight for name, weight in terms.items() if weight})
 
     @model_validator(mode="after")
@@ -91,5 +92,5 @@ class TrainConfig(Section):
                 [("lr", f"must be 1 or less with adamw, got {self.lr:g}. 0.001 is common.")]
             )
         if self.objective == "penalty" and self.K > 1:
-            raise InvalidConfig([("K", f"must be 1 where no noise is drawn, got {self.K}.")])
+            raise InvalidConfig([("K", f"must be 1 if no noise is drawn, got {self.K}.")])
         return self

@@ -1,1 +1,1 @@
-"""How a run is carried out: device, processes, signals, time, progress."""
+"""The runtime of a run: device, processes, signals, time, progress."""

@@ -1,4 +1,4 @@
-"""Times of a run: what it has used, how fast it is, when to save and when to tell."""
+"""The time of a run: its duration and speed, and when to save and to report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from noisin.tasks.unit import Unit
 from noisin.training.config import TrainConfig
 from noisin.training.runtime.progress import Status
 
-TELL = 0.1  # seconds between two reports
+REPORT_EVERY = 0.1  # seconds
 
 
 class Clock:
@@ -16,13 +16,13 @@ class Clock:
 
     Args:
         train: the limits, and how often to save.
-        seconds, tokens: what earlier sessions have used and done.
+        seconds, tokens: the duration of earlier sessions, and the tokens that they processed.
     """
 
     def __init__(self, train: TrainConfig, seconds: float, tokens: int) -> None:
         self.train = train
         self._before, self._tokens = seconds, tokens
-        self._start = self._saved = self._told = time.monotonic()
+        self._start = self._saved = self._reported = time.monotonic()
         self._done: float | None = None
 
     @property
@@ -32,17 +32,17 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Seconds of work in all sessions."""
+        """Seconds in all sessions."""
         return self._before + self.session
 
     def speed(self, tokens: int) -> float:
-        """Tokens a second in this session."""
+        """Tokens per second in this session."""
         return (tokens - self._tokens) / max(self.session, 1e-9)
 
     def over(self, tokens: int) -> str | None:
-        """The limit that is reached, of those that can be in the middle of an epoch.
+        """The limit on tokens or minutes that is reached, if any.
 
-        A run makes one step at least, so that there is something to measure.
+        A run makes at least one step, so that there is something to measure.
         """
         if not tokens:
             return None
@@ -59,25 +59,25 @@ class Clock:
         return time.monotonic() - self._saved >= 60 * self.train.save_minutes
 
     def saved(self) -> None:
-        """A save is done."""
+        """Note that a checkpoint was saved."""
         self._saved = time.monotonic()
 
     def report_is_due(self) -> bool:
-        """Whether it is time to tell how far the run is."""
+        """Whether it is time to report progress."""
         now = time.monotonic()
-        due = now - self._told >= TELL
+        due = now - self._reported >= REPORT_EVERY
         if due:
-            self._told = now
+            self._reported = now
         return due
 
     def status(self, tokens: int, epoch: int, part: float, unit: Unit, nats: float) -> Status:
-        """How far the run is: ``epoch`` are over, and ``part`` of the present one."""
+        """The progress after ``epoch`` epochs and a fraction ``part`` of the current one."""
         done = (epoch + part) / self.train.epochs
         if self.train.tokens is not None:
             done = max(done, tokens / self.train.tokens)
         if self.train.minutes is not None:
             done = max(done, self.seconds / (60 * self.train.minutes))
-        if self._done is None:  # what earlier sessions did says nothing about this one's speed
+        if self._done is None:  # the speed of earlier sessions does not count
             self._done = done
         progress = done - self._done
         left = self.session * (1 - done) / progress if progress > 0 else float("inf")

@@ -1,4 +1,4 @@
-"""Where a run computes: device, threads, and a random stream of its own."""
+"""The device, the threads and the random stream of a run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from noisin.errors import InvalidValue
 
 
 def find_device(name: str) -> torch.device:
-    """The device to compute on, or a message if there is none."""
+    """The device to compute on; raises if it is not available."""
     if name == "cuda" and not torch.cuda.is_available():
         raise InvalidValue(
-            "training: device is 'cuda' and torch finds no such device. Use device = 'cpu'."
+            "training: device = 'cuda', but torch finds no CUDA device. Use device = 'cpu'."
         )
     return (
         torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else torch.device(name)
@@ -24,13 +24,13 @@ def find_device(name: str) -> torch.device:
 
 @contextmanager
 def own_random_stream(device: torch.device) -> Iterator[None]:
-    """Leave torch's generators to the caller as they were."""
+    """Restore torch's generators on exit."""
     with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
         yield
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
-    """Where the generators that a run draws from stand."""
+    """The state of the generators that a run draws from."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
@@ -38,7 +38,7 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def rewind(states: Mapping[str, Tensor], device: torch.device) -> None:
-    """Let the generators draw again what they have drawn since :func:`random_state`."""
+    """Reset the generators to a state that :func:`random_state` returned."""
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"], device)
@@ -46,7 +46,7 @@ def rewind(states: Mapping[str, Tensor], device: torch.device) -> None:
 
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Compute with so many threads for a while."""
+    """Compute with ``count`` threads, and restore the number of threads on exit."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,12 +1,12 @@
-"""Several processes that train one model as one process would: started by ``torchrun``.
+"""Data-parallel training in several processes that ``torchrun`` starts.
 
 ::
 
     torchrun --nproc-per-node 2 -m noisin train ptb-medium-gaussian
 
-Each has its columns of the batch. Noise and dropout are drawn for the whole batch by all of them,
-from generators that are alike, and each keeps the slice of its columns; gradients are averaged. So
-losses and weights are those of a single process, but for the rounding of sums.
+Each process has some columns of the batch. All processes draw noise and dropout for the whole batch
+from generators in the same state, and each uses the slice of its columns; gradients are averaged.
+Thus losses and weights equal those of a single process, except for the rounding of sums.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from noisin.training.runtime.workers import Workers
 
 @contextmanager
 def connected(device: str = "cpu") -> Iterator[Workers]:
-    """The processes that torchrun started, or this one alone.
+    """The processes that torchrun started, or this process alone.
 
     Args:
-        device: ``"cuda"`` connects by NCCL, one device each; all else by gloo.
+        device: ``"cuda"`` uses NCCL and one device per process; otherwise gloo is used.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Workers()
@@ -57,9 +57,9 @@ def connected(device: str = "cpu") -> Iterator[Workers]:
 def _fresh(store: Any, rank: int, count: int) -> Any:
     """The part of the store that belongs to exactly the processes that are alive now.
 
-    Torchrun keeps its store when it begins processes again, with the addresses of the dead ones in
-    it, and torch would try to connect to those. So each process names itself, and they go by
-    all their names, once every one of them has seen the same.
+    Torchrun keeps its store when it restarts processes. The store then contains the addresses of
+    the dead ones, and torch would try to connect to them. Therefore each process publishes a unique
+    name, and the hash of all names is the prefix, once every process has seen the same names.
     """
     own = uuid.uuid4().hex
     store.set(f"noisin/{rank}", own)
@@ -73,10 +73,10 @@ def _fresh(store: Any, rank: int, count: int) -> Any:
 
 
 class Processes(Workers):
-    """The processes of torch's default group; that of rank 0 is the main one.
+    """The processes of torch's default group; rank 0 is the main process.
 
     Args:
-        device: where tensors are, for what the processes tell each other.
+        device: the device of the tensors that the processes exchange.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -86,7 +86,7 @@ class Processes(Workers):
         self._shard = Shard(0, 0, 0)
 
     def split(self, model: nn.Module, batch: Batch) -> None:
-        """Tell the model which columns of a batch are this process's."""
+        """Set which columns of a batch belong to this process."""
         total = batch.x.shape[1]
         start, stop = (total * rank // self.count for rank in (self.rank, self.rank + 1))
         uneven = total % self.count != 0 and batch.carries  # states are gathered by column
@@ -99,7 +99,7 @@ class Processes(Workers):
         set_shard(model, self._shard)
 
     def share(self, model: nn.Module, batch: Batch) -> Batch:
-        """The columns of a batch that are this process's; the model is told which."""
+        """The columns of a batch that belong to this process."""
         if batch.x.shape[1] != self._shard.total:
             self.split(model, batch)
         return batch.columns(slice(self._shard.start, self._shard.start + self._shard.size))
@@ -109,7 +109,7 @@ class Processes(Workers):
         return own * self.count / total
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their mean over the processes."""
+        """Replace tensors by their means over the processes."""
         with _together():
             works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
             for work in works:
@@ -117,7 +117,7 @@ class Processes(Workers):
         torch._foreach_div_(list(tensors), self.count)
 
     def gather(self, carried: Any) -> Any:
-        """The carried state of all columns, in their order; K samples of them side by side."""
+        """The carried state of all columns, in order; K samples side by side."""
 
         def gathered(state: Tensor) -> Tensor:
             parts = [torch.empty_like(state) for _ in range(self.count)]
@@ -133,15 +133,15 @@ class Processes(Workers):
         own = slice(self._shard.start, self._shard.start + self._shard.size)
         return states.columns(carried, own, self._shard.total)
 
-    def agree(self, wish: int) -> int:
-        """The largest wish of any process."""
-        shared = torch.tensor(wish, device=self.device)
+    def agree(self, request: int) -> int:
+        """The maximum over all processes."""
+        shared = torch.tensor(request, device=self.device)
         with _together():
             dist.all_reduce(shared, dist.ReduceOp.MAX)
         return int(shared)
 
     def tell(self, value: float) -> float:
-        """The main process's value, for all."""
+        """Broadcast the value of the main process."""
         shared = torch.tensor(value, dtype=torch.float64, device=self.device)
         with _together():
             dist.broadcast(shared, src=0)
@@ -149,12 +149,12 @@ class Processes(Workers):
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Let the main process do something, and then the others; if it fails, they stop too."""
+        """Run a block in the main process, then in the others; if it fails, all of them stop."""
         if not self.main:
             if self.agree(0):
                 raise Unsupported(
-                    f"training: process {self.rank} stops, for the main one has stopped. Its "
-                    f"message says why."
+                    f"training: process {self.rank} stopped because the main process failed. See "
+                    f"its message for the reason."
                 )
             yield
             return
@@ -168,12 +168,12 @@ class Processes(Workers):
 
 @contextmanager
 def _together() -> Iterator[None]:
-    """Say what it means when the other end of a connection is gone."""
+    """Explain the error if another process has died."""
     try:
         yield
     except RuntimeError as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Unsupported(
-            f"training: another process is gone ({first}). Start the same command again to go on "
-            f"from the last checkpoint; torchrun --max-restarts 3 does so by itself."
+            f"training: another process died ({first}). Run the same command again to continue "
+            f"from the last checkpoint; torchrun --max-restarts 3 does so automatically."
         ) from error

@@ -1,4 +1,4 @@
-"""A loss that is no number: found at once, before it reaches the weights, and traced to a layer."""
+"""Detection of a non-finite loss before it reaches the weights, and of its origin."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from noisin.training.config import TrainConfig
 
 
 class Diverged(NoisinError, ArithmeticError):
-    """Training has left the finite numbers."""
+    """The loss of a run is not finite."""
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether no entry is nan or infinite."""
+    """Whether all entries are finite."""
     norms = torch._foreach_norm([tensor.detach() for tensor in tensors], float("inf"))
     return bool(torch.stack(norms).isfinite().all())
 
 
 def trace(model: nn.Module, forward: Callable[[], Any]) -> str:
-    """Where the numbers first stop being finite: a weight, a layer's output, or a gradient.
+    """The origin of the first non-finite value: a weight, a layer's output, or a gradient.
 
-    ``forward`` runs the window again, with the noise that it had.
+    ``forward`` processes the batch again, with the same noise.
     """
     weight = first_weight(model)
     if weight is not None:
         return weight
     layer = _first_layer(model, forward)
     if layer is not None:
-        return f"{layer} puts out values that are not finite"
+        return f"the output of {layer} is not finite"
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and not all_finite([parameter.grad]):
             return f"the gradient of {name} is not finite"
-    return "all layers put out finite values, and the prediction does not"
+    return "the outputs of all layers are finite, and the prediction is not"
 
 
 def first_weight(model: nn.Module) -> str | None:
-    """The first weights that are not finite, if any."""
+    """A message about the first weights that are not finite, if any."""
     for name, weight in model.named_parameters():
         if not all_finite([weight]):
             return f"the weights {name} are not finite"
@@ -49,17 +49,19 @@ def first_weight(model: nn.Module) -> str | None:
 
 
 def _first_layer(model: nn.Module, forward: Callable[[], Any]) -> str | None:
-    """Run the window again and listen to every layer. Those inside a layer are heard before it."""
+    """The first layer whose output is not finite; modules inside a layer come before it."""
     found: list[str] = []
 
-    def listen(name: str) -> Any:
+    def recording(name: str) -> Any:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
             if not all(part.isfinite().all() for part in _tensors(output)):
                 found.append(name)
 
         return hook
 
-    handles = [m.register_forward_hook(listen(name)) for name, m in model.named_modules() if name]
+    handles = [
+        m.register_forward_hook(recording(name)) for name, m in model.named_modules() if name
+    ]
     try:
         with torch.no_grad():
             forward()
@@ -70,7 +72,7 @@ def _first_layer(model: nn.Module, forward: Callable[[], Any]) -> str | None:
 
 
 def advice(train: TrainConfig, noise: Noise | None) -> str:
-    """What to try, with the present values."""
+    """What to try, with the current values."""
     clip = f"{train.clip:g}" if train.clip else "none"
     less_noise = "" if noise is None else f", or less noise (now {noise})"
     return f"Try a smaller train.lr (now {train.lr:g}) or train.clip (now {clip}){less_noise}."

@@ -1,4 +1,4 @@
-"""What a run is made on and with. Nothing here needs torch."""
+"""The software and hardware of a run. Nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("torch", "numpy", "safetensors", "pydantic")
 
 
 def environment(threads: int, device: str) -> dict[str, Any]:
-    """Versions, processor, threads."""
+    """Versions, processor, threads and device."""
     import noisin
 
     versions = {"noisin": noisin.__version__, "python": platform.python_version()}
@@ -32,7 +32,7 @@ def environment(threads: int, device: str) -> dict[str, Any]:
 
 
 def require_threads(source: str, count: object, remedy: str) -> int:
-    """A number of threads that torch can have, or a message: where it came from, what to do."""
+    """Return a valid number of threads, or raise with its source and a remedy."""
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_THREADS:
         raise InvalidValue(
             f"{source}: the number of threads must be a whole number from 1 to {MOST_THREADS}, "
@@ -42,12 +42,12 @@ def require_threads(source: str, count: object, remedy: str) -> int:
 
 
 def cores() -> int | None:
-    """The cores that this process may use, where the system tells them."""
+    """The number of cores that this process may use; None if it is not known."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
 def processor() -> str:
-    """The processor's own name, where the system tells it."""
+    """The name of the processor, or its architecture if the name is not known."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -57,7 +57,7 @@ def processor() -> str:
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """What is new in an environment, where a run goes on on another machine."""
+    """The entries of an environment that differ when a run is continued."""
     return {name: value for name, value in now.items() if before.get(name) != value}
 
 

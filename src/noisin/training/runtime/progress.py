@@ -1,4 +1,4 @@
-"""What a run tells while it goes on, to whoever shows it."""
+"""The interface through which a run reports its progress."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from noisin.tasks.unit import Unit
 
 @dataclass(frozen=True)
 class Status:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
-        epoch: the epoch at work, counted from 1.
-        epochs: the most there can be.
+        epoch: the current epoch, counted from 1.
+        epochs: the maximum number of epochs.
         unit, nats: the score on the training data of this epoch so far, with the noise on.
-        tokens_per_second: of this session.
-        done: the share of the run's limit that is used up, between 0 and 1.
-        seconds_left: until then, at this speed; early stopping may end it before.
+        tokens_per_second: the speed of this session.
+        done: the fraction of the run that is done, by its limits.
+        seconds_left: the estimated time until the limit; early stopping may end the run earlier.
     """
 
     epoch: int
@@ -36,23 +36,23 @@ class Progress(Protocol):
     """Shows a run. The trainer prints nothing itself."""
 
     def begin(self, title: str) -> None:
-        """A run starts or goes on."""
+        """A run starts or continues."""
 
     def status(self, status: Status) -> None:
-        """It is so far now; several times a second."""
+        """Called several times per second with the current status."""
 
     def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
-        """An epoch is over; the line of ``metrics.jsonl`` is given, and the unit to show it in."""
+        """Called after an epoch with its line of ``metrics.jsonl`` and the unit of its scores."""
 
     def note(self, message: str) -> None:
-        """Something that the user should know."""
+        """Called with a message for the user."""
 
     def end(self) -> None:
-        """The run is over, by whatever reason."""
+        """The run has ended, for whatever reason."""
 
 
 class Quiet:
-    """Shows nothing; what the user should know is a Python warning."""
+    """Shows nothing; messages for the user are Python warnings."""
 
     def begin(self, title: str) -> None:
         """Nothing."""

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks the run to save and stop, a second one stops at once."""
+"""Ctrl-C and SIGTERM: the first signal saves and stops the run, a second one stops it at once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CAUGHT = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was asked to stop. It has saved, and continues when it is started again.
+    """A signal stopped the run. It is saved, and continues when it is started again.
 
-    As a KeyboardInterrupt it passes by every ``except Exception``.
+    It is a KeyboardInterrupt, so that ``except Exception`` does not catch it.
 
     Attributes:
-        exit_code: what a program that ends so should return: 130 for Ctrl-C, 143 for SIGTERM.
+        exit_code: the exit code for the program: 130 for Ctrl-C, 143 for SIGTERM.
     """
 
     def __init__(self, signum: int, message: str) -> None:
@@ -30,7 +30,7 @@ class Flag:
     """The signal that was caught, or None.
 
     Args:
-        outer: the flag of the code around, which hears of the signal when this one is done.
+        outer: the flag of the enclosing context, which receives the signal on exit.
     """
 
     def __init__(self, outer: Flag | None = None) -> None:
@@ -38,7 +38,7 @@ class Flag:
         self.outer = outer
 
     def done(self) -> None:
-        """Pass a signal on: one that came after the last look here is for the code around."""
+        """Pass the signal to the enclosing context, in case it arrived after the last poll here."""
         if self.outer is not None and self.signum is not None:
             self.outer.signum = self.signum
 
@@ -48,10 +48,10 @@ _innermost: ContextVar[Flag | None] = ContextVar("noisin_signal_flag", default=N
 
 @contextmanager
 def caught() -> Iterator[Flag]:
-    """Turn the first signal into a flag. The second does what it would have done without us.
+    """Set a flag on the first signal. The second one has its original effect.
 
-    What the system was told to ignore stays ignored (``nohup``, shells that start a job in the
-    background), and outside the main thread, where Python has no signals, nothing is caught.
+    Ignored signals stay ignored (``nohup``, background jobs of a shell). Outside the main thread,
+    where Python does not deliver signals, nothing is caught.
     """
     flag = Flag(_innermost.get())
     if threading.current_thread() is not threading.main_thread():

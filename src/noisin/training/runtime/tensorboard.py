@@ -1,4 +1,4 @@
-"""The metrics of a run for TensorBoard, beside those that are always written."""
+"""The metrics of a run for TensorBoard, in addition to ``metrics.jsonl``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from noisin.tasks.unit import Unit
 
 
 class Board:
-    """Writes lines of metrics into ``tensorboard/`` of a run, if wanted.
+    """Writes lines of metrics into the folder ``tensorboard/`` of a run.
 
     Args:
-        folder: of the run.
-        wanted: without it nothing is written, and tensorboard need not be installed.
-        unit: what scores are shown in.
-        epochs: that are over already; what an earlier session wrote beyond them is hidden.
+        folder: the folder of the run.
+        wanted: whether to write at all; if not, tensorboard does not have to be installed.
+        unit: the unit of the scores.
+        epochs: the number of completed epochs; later ones of an earlier session are hidden.
     """
 
     def __init__(self, folder: Path, wanted: bool, epochs: int, unit: Unit) -> None:
@@ -50,7 +50,7 @@ class Board:
             self._writer.close()
 
     def write(self, metrics: Mapping[str, Any]) -> None:
-        """One epoch."""
+        """Write the metrics of an epoch."""
         if self._writer is None:
             return
         for name, value in metrics.items():

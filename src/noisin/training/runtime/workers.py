@@ -1,4 +1,4 @@
-"""The processes that train one model together. Here there is one; the trainer asks no more."""
+"""The interface of the processes that train one model together, for a single process."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from noisin.data import Batch
 
 
 class Workers:
-    """One process alone: it has all columns of the text, its gradients are the gradients.
+    """A single process, which has all columns of the batch.
 
-    Several split the columns, draw the noise of all of them and keep their own slice, so that their
-    generators stay alike; and only the main one writes. They are
-    :class:`noisin.training.runtime.distributed.Processes`.
+    Several processes (:class:`noisin.training.runtime.distributed.Processes`) split the columns.
+    Each draws the noise of all columns and uses its own slice, so that their generators stay in the
+    same state. Only the main process writes files.
     """
 
     main = True
     count = 1
 
     def split(self, model: nn.Module, batch: Batch) -> None:
-        """Tell the model which columns of a batch are this process's."""
+        """Set which columns of a batch belong to this process."""
 
     def share(self, model: nn.Module, batch: Batch) -> Batch:
-        """The columns of a batch that are this process's; the model is told which."""
+        """The columns of a batch that belong to this process."""
         return batch
 
     def weight(self, own: int, total: int) -> float:
@@ -34,7 +34,7 @@ class Workers:
         return 1.0
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their mean over the processes: gradients, and means of losses."""
+        """Replace tensors, such as gradients, by their means over the processes."""
 
     def gather(self, carried: Any) -> Any:
         """The carried state of all columns, for a checkpoint."""
@@ -44,15 +44,15 @@ class Workers:
         """This process's part of the carried state of all columns."""
         return carried
 
-    def agree(self, wish: int) -> int:
-        """The largest wish of any process, so that all save, or stop, at the same step."""
-        return wish
+    def agree(self, request: int) -> int:
+        """The maximum over all processes, so that all of them save or stop at the same step."""
+        return request
 
     def tell(self, value: float) -> float:
-        """The main process's value, for all."""
+        """Broadcast the value of the main process."""
         return value
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Let the main process do something, and then the others; if it fails, they stop too."""
+        """Run a block in the main process, then in the others; if it fails, all of them stop."""
         yield
