@@ -168,9 +168,9 @@ def test_what_is_not_a_file_is_named(
         ("BEST/weights.safetensors of float64", "evaluate", "are torch.float64, the model's"),
         ("BEST/average.safetensors of int64", "resume", "are torch.int64, the model's"),
         ("BEST/state.pt  = []", "generate", "its state is not a dict of values by name"),
-        ("BEST/state.pt course = gone", "evaluate", "its state is damaged: course is missing"),
-        ("BEST/state.pt course.lr = 'x'", "resume", "its course (step size, best epochs, history)"),
-        ("BEST/state.pt sums = None", "resume", "sums must be an instance of Tensor"),
+        ("BEST/state.pt schedule = gone", "evaluate", "schedule is missing"),
+        ("BEST/state.pt schedule.lr = 'x'", "resume", "its schedule (learning rate, best epochs"),
+        ("BEST/state.pt sums = None", "resume", "sums must be a JSON object, got None"),
         ("BEST/state.pt optimizer = {}", "resume", "its optimizer has different settings"),
     ],
 )

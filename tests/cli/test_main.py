@@ -82,7 +82,7 @@ def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         (["train", "manual", "--seed", "-1"], "seed must be 0 or more"),
         (["evaluate"], "requires an argument"),
         (["evaluate", "/no/such"], "/no/such is not a run"),
-        (["evaluate", "/no/such", "--samples", "3"], "--samples is for the methods that draw"),
+        (["evaluate", "/no/such", "--samples", "3"], "--samples is only for methods that draw"),
         (["evaluate", "/no/such", "--split", "tests"], 'Did you mean "test"?'),
         (["evaluate", "/no/such", "--seed", "-1"], "--seed must be 0 or more"),
         (["evaluate", "/no/such", "--temperature", "hot"], "expected a number, got 'hot'"),
@@ -214,4 +214,4 @@ def test_what_diverges_exits_with_1(text: Path, tmp_path: Path, capsys: Any) -> 
     arguments += ("--train.batch_size", "4", "--train.lr", "1e39", "--out", str(tmp_path))
     assert in_process("train", "manual", *arguments) == cli.FAILED
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("noisin: training: the loss is the loss is not finite at step")
+    assert last.startswith("noisin: training: the loss is not finite at step")
