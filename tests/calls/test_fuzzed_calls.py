@@ -30,7 +30,9 @@ ROOM = 4 * 2**30  # bytes beside what the process has: large sizes are refused, 
 # Public, and without arguments of a user's choice.
 NOT_CALLED = {
     *("Estimate", "Risk", "Regularizer", "Unbiasedness", "Facts", "Batch"),  # results
-    *("Corpus", "Batch"),  # plain values, checked where they are used
+    *("Corpus", "Window", "Loss", "Observation", "Score", "Unit"),  # plain values
+    *("Head", "Trainable", "Task"),  # protocols
+    *("Linear", "Words", "Music"),  # made from parts that are checked
     *("Plan", "autocasts", "chosen", "kernel_for", "run"),  # of kernels, which modules call
     *("Likelihood", "Noise", "Family"),  # bases
     "Interrupted",  # an error

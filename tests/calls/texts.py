@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisin import data, models, training
+from noisin import data, likelihoods, models, training
 from noisin.data import Batch, Vocabulary, Windows
 from noisin.errors import Unavailable
 from noisin.models import Dropouts, LanguageModel
 from noisin.recurrent import kernels
+from noisin.tasks import Text
 from noisin.training import predictors
 from tests.calls.call import Call
 from tests.calls.modules import NOISE_SETTINGS, H, law
@@ -140,6 +141,23 @@ def _models() -> list[Call]:
         Call("LanguageModel.loss", _scored("loss"), aimed),
         Call("detach", models.detach, {"state": state}),
         Call(
+            "SequenceModel Values Dense",
+            lambda size, in_features, **a: (
+                models.SequenceModel(
+                    models.Values(size),
+                    [torch.nn.Identity()],
+                    models.Dense(in_features, **a),
+                ).head
+            ),
+            {
+                "size": lambda: 3,
+                "in_features": lambda: 4,
+                "out_features": lambda: 3,
+                "likelihood": likelihoods.Bernoulli,
+                "bias": lambda: torch.zeros(3),
+            },
+        ),
+        Call(
             "Dropouts",
             Dropouts,
             {name: lambda: 0.1 for name in ("input", "between", "output", "recurrent")}
@@ -252,10 +270,24 @@ def _training() -> list[Call]:
             training.RunConfig.parse,
             {"values": lambda: {"seed": 1}, "source": lambda: "here"},
         ),
+        Call("TrainConfig", training.TrainConfig, {"epochs": lambda: 3, "lr": lambda: 0.1}),
         Call(
             "Trainer",
-            lambda config: training.Trainer(config, NOWHERE),
-            {"config": training.RunConfig},
+            lambda train: training.Trainer(train, NOWHERE),
+            {"train": training.TrainConfig},
+        ),
+        Call(
+            "Text",
+            lambda **a: next(iter(Text(**a).batches("train"))),
+            {
+                "corpus": _a_corpus,
+                "batch_size": lambda: 2,
+                "bptt": lambda: 5,
+                "variable_length": lambda: True,
+                "eval_batch_size": lambda: 2,
+                "clean_tokens": lambda: 10,
+                "seed": lambda: 1,
+            },
         ),
         Call(
             "restore",

@@ -100,7 +100,7 @@ LAW = noise.Gaussian(0.5)
                 eps=torch.zeros(3, 1, 2),
             ),
             InvalidType,
-            "got dict. Let the cell say",
+            "got dict. Define methods hidden",
         ),
         (
             lambda: noisin.LSTMCell(2, 2)(torch.zeros(1, 2), eps=torch.zeros(1, 3)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noisin._util import checks, torch_state
+from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidValue
 
 
@@ -49,7 +49,7 @@ class Values(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.size = size
+        self.size = arguments.whole("Values: size", size)
         self.register_buffer("_like", torch.empty(()), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:

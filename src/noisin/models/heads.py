@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from noisin._util import arguments, checks
 from noisin.data.batch import Batch
 from noisin.errors import InvalidValue
 from noisin.likelihoods import Categorical, Likelihood
+from noisin.likelihoods.base import require_likelihood
 from noisin.likelihoods.linear import linear_nll
 from noisin.models.base import State, mean_over_scored
 
@@ -82,6 +84,12 @@ class Dense(_LinearPrediction, nn.Module):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
+        arguments.whole("Dense: in_features", in_features)
+        arguments.whole("Dense: out_features", out_features)
+        require_likelihood("Dense", likelihood)
+        checks.require_generator("Dense", generator)
+        if bias is not None:
+            checks.require_real("Dense", bias=bias)
         if bias is not None and bias.shape != (out_features,):
             raise InvalidValue(
                 f"Dense: expected a bias of shape ({out_features},), got {tuple(bias.shape)}."

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from noisin import data
+from noisin._util import arguments
 from noisin.data import Batch, Corpus, Windows
 from noisin.tasks.base import Observation, Split
 from noisin.tasks.unit import PERPLEXITY
@@ -42,6 +43,8 @@ class Text:
         clean_tokens: int = 100_000,
         seed: int = 1111,
     ) -> None:
+        arguments.instance("Text: corpus", corpus, Corpus, "Load one: noisin.data.load('ptb').")
+        arguments.whole("Text: clean_tokens", clean_tokens, 0)
         self.corpus = corpus
         self.name = corpus.name
         self.observation = Observation("categorical", len(corpus.vocab))
