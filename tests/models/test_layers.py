@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 import noisin
 from noisin import noise
+from noisin.data import Batch
 from noisin.errors import NoisinError
 from noisin.models import Dropout, Dropouts, LanguageModel, detach
 from noisin.models.layers import layer
@@ -64,16 +65,16 @@ def test_a_language_model_of_it_learns_and_carries_its_state(name: str) -> None:
     lm = model(**MODELS[name])
     x, target = words()
     optimizer = torch.optim.SGD(lm.parameters(), lr=1.0)
-    before, state = lm.eval().nll(x, target)
+    batch = Batch(x, target)
+    before, state = lm.eval().log_prob(batch)
     lm.train()
     for _ in range(30):
-        nll, _ = lm.nll(x, target, detach(state))
         optimizer.zero_grad()
-        nll.mean().backward()
+        lm.loss(batch, detach(state)).mean.backward()
         assert all(p.grad is not None for p in lm.parameters())
         optimizer.step()
-    after, _ = lm.eval().nll(x, target)
-    assert after.mean() < before.mean() - 0.1
+    after, _ = lm.eval().log_prob(batch)
+    assert after.mean() > before.mean() + 0.1
     first, state = lm(x[:2])
     second, _ = lm(x[2:], state)
     assert_close(torch.cat([first, second]), lm(x)[0])
@@ -170,6 +171,6 @@ def test_what_cannot_be_combined_is_refused(settings: dict[str, Any], message: s
 
 def test_zoneout_of_a_gru_without_fed_back_noise() -> None:
     lm = LanguageModel(WORDS, hidden_size=H, cell="gru", zoneout=(0.1, 0.0))
-    assert lm.loss(*words())[0] > 0
+    assert lm.loss(Batch(*words())).mean > 0
     drop = layer(noisin.LSTM, F, H, injection=Injection(LAW), dropout=Dropout(0.5))
     assert drop(torch.zeros(T, N, F))[0].shape == (T, N, H)

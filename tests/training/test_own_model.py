@@ -21,7 +21,8 @@ from noisin.data import Batch
 from noisin.errors import InvalidType, InvalidValue
 from noisin.experiments import words
 from noisin.experiments.collection import collect
-from noisin.models import Loss
+from noisin.models import LanguageModel, Loss
+from noisin.noise import Gaussian
 from noisin.training.identity import identity_of
 from noisin.training.predictors import Clean, evaluate
 from tests.training import toy
@@ -133,6 +134,21 @@ def test_a_name_and_a_version_may_be_given(tmp_path: Path) -> None:
     fit(tmp_path / "run", Versioned({"a": object()}), epochs=2)
     with pytest.raises(InvalidValue, match="own.model.version = 1 and 2"):
         fit(tmp_path / "run", Versioned({}, version=2), epochs=3)
+
+
+def test_a_language_model_is_known_by_its_parts_and_a_text_by_its_sizes(tmp_path: Path) -> None:
+    def fit_words(hidden_size: int = 4, bptt: int = 10, **changes: Any) -> Any:
+        torch.manual_seed(0)
+        lm = LanguageModel(toy.WORDS, hidden_size=hidden_size, noise=Gaussian(0.5))
+        text = tasks.Text(toy.corpus(), batch_size=8, bptt=bptt)
+        return training.Trainer(settings(**changes), tmp_path / "run", threads=1).fit(lm, text)
+
+    assert len(fit_words(epochs=1).metrics) == 1
+    assert len(fit_words(epochs=2).metrics) == 2
+    with pytest.raises(InvalidValue, match="own.task.bptt = 10 and 5"):
+        fit_words(bptt=5, epochs=3)
+    with pytest.raises(InvalidValue, match="own.model.parts"):
+        fit_words(hidden_size=5, epochs=3)
 
 
 def test_what_does_not_identify_itself_is_refused() -> None:

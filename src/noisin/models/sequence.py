@@ -58,6 +58,11 @@ class SequenceModel(nn.Module):
         )
         self.terms = tuple(terms)
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the record of a run recognises the model by: its parts as they are shown."""
+        return {"parts": repr(self).splitlines(), "terms": [repr(term) for term in self.terms]}
+
     def encode(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
         """What the head reads, ``(T, N, H)``, and the state of the layers."""
         trace, state = self._trace(x, state)

@@ -38,6 +38,9 @@ class Music:
     ) -> None:
         self.pieces, self.name, self.sha256 = pieces, pieces.name, pieces.sha256
         self.batch_size, self.eval_batch_size, self.seed = batch_size, eval_batch_size, seed
+        self.identity = {
+            name: getattr(self, name) for name in ("batch_size", "eval_batch_size", "seed")
+        }
         self.extent = len(pieces.train)
         sounding = np.concatenate(pieces.train).sum(0)
         p = (sounding + 0.5) / (sum(map(len, pieces.train)) + 1)  # never 0

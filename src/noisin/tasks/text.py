@@ -46,6 +46,14 @@ class Text:
         arguments.instance("Text: corpus", corpus, Corpus, "Load one: noisin.data.load('ptb').")
         arguments.whole("Text: clean_tokens", clean_tokens, 0)
         self.corpus = corpus
+        self.identity = {
+            "batch_size": batch_size,
+            "bptt": bptt,
+            "variable_length": variable_length,
+            "eval_batch_size": eval_batch_size,
+            "clean_tokens": clean_tokens,
+            "seed": seed,
+        }
         self.name = corpus.name
         self.observation = Observation("categorical", len(corpus.vocab))
         self._train = Windows(corpus.train, batch_size, bptt, variable=variable_length, seed=seed)

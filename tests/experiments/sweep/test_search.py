@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -184,4 +185,6 @@ def test_a_run_that_goes_on_reports_each_epoch_once(text: Path, tmp_path: Path) 
     first, second = toy.ledger(sweep, tmp_path).study.get_trials()
     assert first.intermediate_values == {}
     metrics = RunRecord(toy.folder(sweep, tmp_path)).metrics
-    assert second.intermediate_values == {line["epoch"]: line["valid"] for line in metrics}
+    assert second.intermediate_values == {
+        line["epoch"]: pytest.approx(math.exp(line["valid"]["nats"])) for line in metrics
+    }
