@@ -2,30 +2,64 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/ready
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: run test stress bench lint clean
+.PHONY: run quick test stress torches bench lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
 
+# A third of the tests: at least one for each way in which a kernel, a family of noise, a likelihood,
+# the trainer or the command line can be broken (90 seconds on two cores).
+QUICK := $(addprefix tests/recurrent/,test_modules.py test_gradients.py test_cells.py test_noise.py \
+	kernels/test_kernels.py) tests/noise/test_families.py tests/likelihoods tests/regularizers \
+	$(addprefix tests/training/,test_config.py test_trainer.py test_record.py test_averaging.py) \
+	tests/models $(addprefix tests/cli/,test_train.py test_evaluate.py test_settings.py) \
+	tests/paper/test_algorithm_1.py tests/test_package.py
+quick: $(READY) lint
+	$(PYTEST) -m "not slow" $(QUICK)
+
+# Everything, with tables of all pairs in place of products (6 minutes on two cores).
 test: $(READY) lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
 
 # Speed and memory against torch's own: prints ratios and bars, exits with 1 where one is missed.
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# Kill and resume runs, and the workers of a sweep, damage records, and call the library with wrong
-# arguments, many times; `make test` does so a few times. Then every command in an ASCII and in a
-# Latin-1 locale, and the C kernel under sanitizers over all combinations of shapes and settings
-# (about an hour).
+# What `make test` does a few times, many times (about two hours): all combinations of settings, of
+# commands and locales, and of shapes and settings of the C kernel under sanitizers; runs and the
+# workers of a sweep killed and resumed; damaged records; wrong arguments. Then the core on each
+# supported torch.
+PRODUCTS := tests/recurrent tests/noise tests/analysis tests/regularizers tests/test_ecosystem.py \
+	tests/cli/test_surroundings.py tests/cli/test_verify.py
 stress: $(READY)
-	NOISIN_KILLS=20 $(BIN)/python -m pytest -n 2 tests/training/test_resume.py -k killed
-	NOISIN_DAMAGES=30 $(BIN)/python -m pytest -n 2 tests/cli/test_damaged_records.py
+	NOISIN_PRODUCTS=all $(PYTEST) $(PRODUCTS)
+	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed
+	NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
-	NOISIN_LOCALES=all $(BIN)/python -m pytest tests/cli/test_surroundings.py -k every_locale
-	NOISIN_FUZZED_CALLS=6000 NOISIN_FUZZED_SEEDS=8 $(BIN)/python -m pytest -n 2 tests/calls
-	NOISIN_SHAPES=product $(BIN)/python -m pytest -n 2 tests/kernels/test_sanitized.py
+	NOISIN_FUZZED_CALLS=6000 NOISIN_FUZZED_SEEDS=8 $(PYTEST) tests/calls
+	$(MAKE) torches
+
+# The core and the rest of PyTorch on the oldest torch that pyproject.toml accepts and on the one of
+# constraints.txt, or on others: make torches TORCH_VERSIONS="2.13.0 2.15.0". Only CPU builds: those
+# with CUDA are gigabytes.
+OLDEST_TORCH := $(shell sed -n 's/.*"torch>=\([0-9.]*\)".*/\1.0/p' pyproject.toml)
+TORCH_VERSIONS ?= $(OLDEST_TORCH) $(shell sed -n 's/^torch==//p' constraints.txt)
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+CORE := tests/recurrent tests/noise tests/likelihoods tests/test_ecosystem.py tests/test_package.py
+torches: $(addprefix torch-,$(sort $(TORCH_VERSIONS)))
+torch-%: .venv-torch-%/ready
+	.venv-torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(CORE)
+.venv-torch-%/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-torch-$*
+	grep -v '^torch==' constraints.txt > .venv-torch-$*/constraints.txt
+	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 \
+		--no-deps --extra-index-url $(TORCH_INDEX) "torch==$*+cpu"
+	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c .venv-torch-$*/constraints.txt -e ".[dev]"
+	touch $@
+.PRECIOUS: .venv-torch-%/ready
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -38,4 +72,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch-* dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -86,7 +86,7 @@ def samples(base: Size, value: int) -> Point:
     """K noise samples of the objective, folded into the batch."""
     rnn = noisin.LSTM(base.H, base.H, noise=noise.Gaussian(GAMMA))
     x = torch.randn(base.T, base.N, base.H)
-    batch = objective.Batch(x, target=x)
+    batch = objective.Window(x, target=x)
 
     def run() -> object:
         estimate = objective.estimate(rnn, batch, value, likelihoods.Gaussian())

@@ -1,4 +1,4 @@
-"""Peak memory of training, each rival in a process of its own.
+"""Peak memory of training, each rival in a separate process.
 
 ``python -m benchmarks.memory RIVAL KERNEL O H N T STEP ...`` trains a model and prints, as JSON, by
 how many bytes the memory of the process has peaked above what it held before the model was made:
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.models import STEPS, Shape
-from noisin import kernels
+from noisin.recurrent import kernels
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -48,7 +48,7 @@ def measure(rival: str, kernel: str, shape: Shape, steps: list[int]) -> list[int
 
 
 def reset_peak() -> int:
-    """Forget the peak so far; the bytes that the process holds now."""
+    """Reset the peak; return the bytes that the process uses now."""
     if CLEAR.exists():
         CLEAR.write_bytes(b"5")
         return field("VmRSS")
@@ -74,7 +74,7 @@ def field(name: str) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure what the command line says."""
+    """Measure the case given on the command line."""
     import torch
 
     torch.set_num_threads(min(2, os.cpu_count() or 1))

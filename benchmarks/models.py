@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 import noisin
 from benchmarks.rivals import GAMMA
-from noisin import kernels, noise, training
+from noisin import noise, training
+from noisin.recurrent import kernels
 
 CLIP = 0.25
 

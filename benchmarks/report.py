@@ -42,7 +42,7 @@ def environment() -> dict[str, Any]:
 
 
 def cpuinfo(field: str) -> str | None:
-    """A field of what Linux says of the first processor."""
+    """A field of the first processor in /proc/cpuinfo."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     found = re.search(rf"^{field}\s*:\s*(.*)$", text, re.MULTILINE)
@@ -50,7 +50,7 @@ def cpuinfo(field: str) -> str | None:
 
 
 def processor() -> str:
-    """The processor's name for itself, and its family, which tells generations apart."""
+    """The model name of the processor, and its family, which distinguishes generations."""
     name = cpuinfo("model name") or platform.processor() or platform.machine()
     family, model = cpuinfo("cpu family"), cpuinfo("model")
     return name if family is None else f"{name} (family {family}, model {model})"

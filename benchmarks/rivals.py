@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 import noisin
-from noisin import functional, kernels, noise
+from noisin import noise
+from noisin.recurrent import functional, kernels
 
 GAMMA = 1.1
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

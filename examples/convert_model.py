@@ -15,7 +15,7 @@ from noisin import noise
 
 
 class Forecaster(nn.Module):
-    """Somebody's model: an encoder, a decoder cell in a loop of its own, a head."""
+    """An existing model: an encoder, a decoder cell in its own loop, a head."""
 
     def __init__(self) -> None:
         super().__init__()

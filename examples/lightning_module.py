@@ -21,7 +21,7 @@ from noisin import likelihoods, noise
 def module_and_callback(lightning: Any) -> tuple[Any, Any]:
     """A LightningModule with a noisy LSTM, and a callback that anneals the noise."""
 
-    class Parity(lightning.LightningModule):  # type: ignore[misc]
+    class Parity(lightning.LightningModule):
         """Is the number of ones so far odd?"""
 
         def __init__(self) -> None:
@@ -42,7 +42,7 @@ def module_and_callback(lightning: Any) -> tuple[Any, Any]:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.Adam(self.parameters(), lr=1e-2)
 
-    class Anneal(lightning.Callback):  # type: ignore[misc]
+    class Anneal(lightning.Callback):
         def on_train_epoch_start(self, trainer: Any, module: nn.Module) -> None:
             left = 1 - trainer.current_epoch / trainer.max_epochs
             noisin.set_noise(module, noise.Gaussian(0.2 * left))

@@ -1,4 +1,4 @@
-"""A cell of one's own: any transition ``(x, state) -> state``, with noise around it.
+"""Your own cell: any transition ``(x, state) -> state``, with noise around it.
 
 The cell here is a minimal gated unit. ``Noisy`` wraps it, ``unroll`` runs it, and the task is to
 repeat the symbol of two steps ago.

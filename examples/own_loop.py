@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 
 from noisin import data, models, noise
-from noisin.training import evaluation
+from noisin.tasks import PERPLEXITY
+from noisin.training.predictors import Clean, evaluate
 
 
 def main(num_epochs: int = 8) -> list[float]:
@@ -23,13 +24,15 @@ def main(num_epochs: int = 8) -> list[float]:
     for epoch in range(num_epochs):
         state = None  # zero at an epoch's start, then carried from window to window
         for window in windows.epoch(epoch):
-            loss, state = model.loss(window.x, window.target, models.detach(state))
+            loss = model.loss(window, models.detach(state))
+            state = loss.state
             optimizer.zero_grad()
-            loss.backward()
+            loss.mean.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.25)
             optimizer.step()
         # Noise off, every word scored once, and the model back in train() afterwards.
-        valid.append(evaluation.perplexity(model, corpus.valid).perplexity)
+        score = evaluate(Clean(model), data.Windows(corpus.valid, 10, 70).epoch(0))
+        valid.append(PERPLEXITY.value(score.nats))
         print(f"epoch {epoch + 1:2d}: valid perplexity {valid[-1]:.1f}")
     print(" ".join(models.generate(model, corpus.vocab, "the value of", length=30)))
     return valid

@@ -1,4 +1,4 @@
-"""A noise of one's own: a frozen dataclass with ``variance`` and ``sample``, or a distribution.
+"""Your own noise: a frozen dataclass with ``variance`` and ``sample``, or a distribution.
 
 It is checked to be centred when a module takes it, and ``noisin.testing.NoiseContract`` tests the
 rest: see :class:`TestSpikes`, which pytest collects.
@@ -44,7 +44,7 @@ class TestSpikes(NoiseContract):
 
 def main(num_epochs: int = 3) -> float:
     torch.manual_seed(1111)
-    laws = {
+    laws: dict[str, noise.Noise] = {
         "spikes": Spikes(rate=0.05, size=2.0),
         "a torch distribution": noise.from_distribution(torch.distributions.Uniform(0.0, 1.5)),
         "a family of the paper": noise.Gumbel.from_variance(0.2),

@@ -82,7 +82,7 @@ def run_epoch(model: Model, text: Tensor, optimizer: torch.optim.Optimizer | Non
                 optimizer.zero_grad()
                 nll.mean().backward()
                 optimizer.step()
-            state = tuple(part.detach() for part in state)  # type: ignore[attr-defined]
+            state = tuple(part.detach() for part in state)
             total, count = total + nll.sum().item(), count + nll.numel()
     return math.exp(total / count)
 

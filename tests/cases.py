@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +11,8 @@ from torch import nn
 
 import noisin
 from noisin import noise
-from noisin.stack import NoisyStack
+from noisin.recurrent.stack import NoisyStack
+from tests.pairwise import table
 
 # name: (our class, torch's class or None where torch has none, extra arguments of ours)
 KINDS: dict[str, tuple[type[NoisyStack], type[nn.RNNBase] | None, dict[str, Any]]] = {
@@ -102,14 +101,12 @@ class Case:
         return h, torch.randn(layers, *batch, H, dtype=torch.float64)
 
 
-def cases(kinds: tuple[str, ...] = tuple(KINDS)) -> Iterator[Case]:
-    """Every cell × mode × feedback × placement × direction."""
-    for kind, mode, feedback, layers, bi in itertools.product(
-        kinds, MODES, (True, False), ("all", "last"), (False, True)
-    ):
-        yield Case(kind, mode, feedback, layers, bi)
-
-
-ALL = list(cases())
-PLAIN = [Case(kind, bidirectional=bi) for kind in KINDS for bi in (False, True)]
-UNFED = [replace(case, feedback=False) for case in PLAIN]
+AXES = (tuple(KINDS), MODES, (True, False), ("all", "last"), (False, True))
+ALL = [Case(*row) for row in table(*AXES)]  # all pairs, or all: see tests/pairwise.py
+_FEEDBACK_AND_DIRECTION = table(tuple(KINDS), (True, False), (False, True))
+PLAIN = [Case(kind, bidirectional=bi) for kind, fed, bi in _FEEDBACK_AND_DIRECTION if fed]
+UNFED = [
+    Case(kind, feedback=False, bidirectional=bi)
+    for kind, fed, bi in _FEEDBACK_AND_DIRECTION
+    if not fed
+]

@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from noisin.training.files import sha256
+from noisin._util.files import sha256
 
 Damage = Callable[[Path], None]
 Case = tuple[str, Damage]
@@ -31,7 +31,9 @@ GONE = object()  # in place of a node: the key is removed
 DEEP: Any = []
 for _ in range(150):
     DEEP = [DEEP]
-VALUES = (GONE, None, [], {}, "x", True, -1, 0, 1.5, 10**400, 1e308, float("nan"), "\ud800", DEEP)
+VALUES: tuple[Any, ...] = (
+    GONE, None, [], {}, "x", True, -1, 0, 1.5, 10**400, 1e308, float("nan"), "\ud800", DEEP,
+)  # fmt: skip
 OBJECTS = ("config.json", "environment.json", "summary.json")
 TENSORS = ("weights.safetensors", "average.safetensors")
 STATE, MANIFEST = "state.pt", "manifest.json"

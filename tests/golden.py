@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -104,7 +105,7 @@ def watched() -> Iterator[list[dict[str, Any]]]:
         )  # fmt: skip
 
     hook = register_optimizer_step_post_hook(note)
-    torch.autograd.backward = listen  # type: ignore[assignment]
+    torch.autograd.backward = listen
     try:
         yield steps
     finally:
@@ -118,11 +119,14 @@ def train(settings: dict[str, str], folder: Path) -> list[dict[str, Any]]:
 
     flags = [f"--{name}={value}" for name, value in (COMMON | settings).items()]
     silent = io.StringIO()
-    with watched() as steps, contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-        try:
-            main(["train", "manual", f"--data.name={folder}", f"--out={folder / 'runs'}", *flags])
-        except SystemExit as end:
-            assert end.code == 0, silent.getvalue()
+    with (
+        watched() as steps,
+        contextlib.redirect_stdout(silent),
+        contextlib.redirect_stderr(silent),
+        pytest.raises(SystemExit) as end,
+    ):
+        main(["train", "manual", f"--data.name={folder}", f"--out={folder / 'runs'}", *flags])
+    assert end.value.code == 0, silent.getvalue()
     return steps
 
 

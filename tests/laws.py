@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from noisin import noise
 DRAWS = 400_000
 
 
-def law(n: noise.Family) -> object:
+def law(n: noise.Family) -> Any:
     """The law of eps as a scipy distribution, from the paper's table by loc and scale."""
     g, a, s = n.gamma, getattr(n, "alpha", math.nan), scipy_stats
     match n:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noisin.stack import NoisyStack
+from noisin.recurrent.stack import NoisyStack
 
 
 def gru_cell(x: Tensor, z: Tensor, carry: Tensor, w: list[Tensor]) -> Tensor:
@@ -39,23 +39,31 @@ def lstm_cell(
 
 
 def run(
-    rnn: NoisyStack, sequences: list[Tensor], hx: object, eps: Tensor
+    rnn: NoisyStack,
+    sequences: list[Tensor],
+    hx: object,
+    eps: Tensor,
+    mask: Tensor | None = None,
+    weights: dict[str, Tensor] | None = None,
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
     """Outputs of each sequence, and the final state (layers, N, ·) as a tuple.
 
-    ``hx`` is a tuple of states or None, ``eps`` is (layers · directions, T, N, H_out).
+    ``hx`` is a tuple of states or None, ``eps`` and the mask on what the recurrence reads are
+    (layers · directions, T, N, H_out); ``weights`` replace parameters of their names.
     """
+    named = dict(rnn.named_parameters()) | (weights or {})
+    mask = torch.ones_like(eps) if mask is None else mask
     D = 2 if rnn.bidirectional else 1
     is_lstm = rnn.mode == "LSTM"
     outputs, finals = [], []
     for n, x in enumerate(sequences):
         final = []
         for layer in range(rnn.num_layers):
-            noisy = rnn.noisy_layers == "all" or layer == rnn.num_layers - 1
+            noisy = layer in rnn.injection.places(rnn.num_layers, given=True)
             emitted = []
             for d in range(D):
                 k = layer * D + d
-                w = list(rnn.all_weights[k])
+                w = [named[name] for name in rnn._all_weights[k]]
                 h = x.new_zeros(eps.shape[-1]) if hx is None else hx[0][k, n]
                 c = x.new_zeros(rnn.hidden_size)
                 if is_lstm and hx is not None:
@@ -64,6 +72,7 @@ def run(
                 zs: list[Tensor] = [h] * len(x)
                 steps = range(len(x))
                 for t in reversed(steps) if d else steps:
+                    read = read * mask[k, t, n]
                     if is_lstm:
                         h, c = lstm_cell(x[t], read, c, w, rnn.proj_size > 0)
                     elif rnn.mode == "GRU":

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from noisin.experiments import paper, sweep
+from noisin.experiments import sweep
 from noisin.experiments.collection import collect
-from noisin.experiments.run import comparable
-from tests.test_package import FLOORS
+from noisin.experiments.paper import results
+from noisin.experiments.records import comparable
+from tests.test_package import FOLDERS
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
@@ -25,7 +26,7 @@ PAGES = {
     )
 }
 # Without ``noise`` and ``data``, which are sections of the settings as well.
-MODULES = {"noisin", *(name for names in FLOORS.values() for name in names)} - {"noise", "data"}
+MODULES = {"noisin", *FOLDERS} - {"noise", "data"}
 MAP = PAGES["docs/paper.md"]
 CLAIMS = "".join(
     path.read_text(encoding="utf-8") for path in (ROOT / "src/noisin/analysis/claims").glob("*.py")
@@ -85,11 +86,9 @@ def test_the_rows_of_verify_that_the_map_names_exist() -> None:
     assert [name for name in named if f'"{name}"' not in CLAIMS] == []
 
 
-def test_the_floors_on_the_page_are_those_that_are_checked() -> None:
-    shown = {int(row[0]): row[1] for row in table_rows(PAGES["CONTRIBUTING.md"])}
-    for floor, modules in FLOORS.items():
-        for module in modules:
-            assert re.search(rf"`{module}/?`", shown[floor]) or module == "__main__", module
+def test_the_folders_on_the_page_are_those_that_are_checked() -> None:
+    shown = [re.findall(r"`(\w+)/?`", row[0]) for row in table_rows(PAGES["CONTRIBUTING.md"])]
+    assert [name for names in shown for name in names] == FOLDERS[:-1]
 
 
 def test_the_figures_of_speed_are_those_of_the_record() -> None:
@@ -129,19 +128,19 @@ def test_the_figures_of_speed_are_those_of_the_record() -> None:
 def test_the_papers_gains_and_the_baselines() -> None:
     page = PAGES["docs/tables.md"]
     shown = {row[0]: row[1:] for row in table_rows(page)}
-    for corpus, title in paper.TITLES.items():
+    for corpus, title in results.TITLES.items():
         assert shown[title] == [
-            f"{paper.best_gain(corpus, size, dropout):.1f} %"
+            f"{results.best_gain(corpus, size, dropout):.1f} %"
             for dropout in (False, True)
-            for size in paper.HIDDEN_SIZES
+            for size in results.HIDDEN_SIZES
         ]
     lower = 0
-    for baseline in paper.BASELINES:
+    for baseline in results.BASELINES:
         medium, large = baseline.test
-        corpus = next(c.corpus for c in paper.CELLS if c.table == baseline.table)
-        theirs = [paper.cell(corpus, size, dropout=True).test for size in paper.HIDDEN_SIZES]
+        corpus = next(c.corpus for c in results.CELLS if c.table == baseline.table)
+        theirs = [results.cell(corpus, size, dropout=True).test for size in results.HIDDEN_SIZES]
         words = " ".join(page.split())
-        assert f"{medium:.1f} and {large:.1f} on {paper.TITLES[corpus]}" in words
+        assert f"{medium:.1f} and {large:.1f} on {results.TITLES[corpus]}" in words
         assert f"{theirs[0]} and {theirs[1]}" in words
         lower += sum(a < b for a, b in zip(baseline.test, theirs, strict=True))
     assert lower == 3, "in three of four cases"
@@ -164,6 +163,6 @@ def test_what_was_not_run() -> None:
     """The page on deviations says so."""
     assert "Runs of the large model, on WikiText-2, or of 200 epochs" in PAGES["docs/deviations.md"]
     for run in collect(ROOT / "results"):
-        assert run.config.model.hidden_size < paper.HIDDEN_SIZES["large"], run.name
+        assert run.config.model.hidden_size < results.HIDDEN_SIZES["large"], run.name
         assert run.config.data.name != "wikitext-2", run.name
         assert len(run.metrics) < 200, run.name

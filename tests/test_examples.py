@@ -63,6 +63,12 @@ def test_own_loop(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()[-1].split()) == 30
 
 
+def test_own_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = load("own_model").main(str(tmp_path / "run"), epochs=2)
+    assert len(record.metrics) == 2
+    assert "nats per hour, after epoch" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("data", ["made up", "real"])
 def test_poisson_counts(
     data: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bikes: Path

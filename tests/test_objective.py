@@ -16,11 +16,11 @@ from torch.testing import assert_close
 import noisin
 from noisin import likelihoods, noise, objective
 from noisin.errors import InvalidValue, Unsupported
-from noisin.objective import Batch, Estimate
+from noisin.objective import Estimate, Window
 from tests import stats
 
 T, N, F, H, O = 4, 3, 2, 5, 6  # noqa: E741
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 
 
 class Model(nn.Module):
@@ -42,8 +42,8 @@ def model(**kwargs: Any) -> Model:
     return Model(noisin.LSTM(F, H, **{"noise": noise.Gaussian(0.5), **D64, **kwargs}))
 
 
-def batch(steps: int = T) -> Batch:
-    return Batch(torch.randn(steps, N, F, **D64), torch.randint(O, (steps, N)))
+def batch(steps: int = T) -> Window:
+    return Window(torch.randn(steps, N, F, **D64), torch.randint(O, (steps, N)))
 
 
 def test_samples_are_folded_into_the_batch() -> None:
@@ -89,13 +89,13 @@ def test_the_noise_is_on_in_eval_and_dropout_is_not_its_concern() -> None:
 def test_states_of_all_samples_are_carried_across_windows() -> None:
     m = model(noise=noise.Gaussian(0.0))
     whole = batch(6)
-    first = objective.estimate(m, Batch(whole.x[:4], whole.target[:4]), K=5)
+    first = objective.estimate(m, Window(whole.x[:4], whole.target[:4]), K=5)
     assert first.state[0].shape == (1, 5 * N, H)
-    second = objective.estimate(m, Batch(whole.x[4:], whole.target[4:], first.state), K=5)
+    second = objective.estimate(m, Window(whole.x[4:], whole.target[4:], first.state), K=5)
     together = objective.estimate(m, whole, K=5)
     assert_close(first.log_p + second.log_p, together.log_p)
     shared = (torch.randn(1, N, H, **D64), torch.randn(1, N, H, **D64))
-    start = objective.estimate(m, Batch(whole.x, whole.target, shared), K=5)
+    start = objective.estimate(m, Window(whole.x, whole.target, shared), K=5)
     assert_close(start.log_p[0], start.log_p[4])
 
 
@@ -103,12 +103,12 @@ def test_states_of_cells_are_carried_too() -> None:
     cell = noisin.Noisy(nn.LSTMCell(F, N, **D64), noise.Gaussian(0.0))  # H = N: no guessing by size
     m, whole = _Unrolled(cell, nn.Linear(N, O, **D64)), batch(6)
     lik = likelihoods.Categorical()
-    first = objective.estimate(m, Batch(whole.x[:4], whole.target[:4]), 5, lik)
+    first = objective.estimate(m, Window(whole.x[:4], whole.target[:4]), 5, lik)
     assert first.state[0].shape == (5 * N, N)
-    second = objective.estimate(m, Batch(whole.x[4:], whole.target[4:], first.state), 5, lik)
+    second = objective.estimate(m, Window(whole.x[4:], whole.target[4:], first.state), 5, lik)
     assert_close(first.log_p + second.log_p, objective.estimate(m, whole, 5, lik).log_p)
     start = tuple(torch.randn(N, N, **D64) for _ in range(2))
-    assert objective.estimate(m, Batch(whole.x, whole.target, start), 5, lik).log_p.shape == (5, N)
+    assert objective.estimate(m, Window(whole.x, whole.target, start), 5, lik).log_p.shape == (5, N)
 
 
 @given(st.lists(st.lists(st.floats(-500, 10), min_size=2, max_size=2), min_size=1, max_size=9))
@@ -125,7 +125,7 @@ def conjugate(x: float, K: int, seed: int) -> Estimate:
     with torch.no_grad():
         cell.weight_ih_l0.zero_()
     torch.manual_seed(seed)
-    one = Batch(torch.zeros(1, 1, 1, **D64), torch.full((1, 1, 1), x, **D64))
+    one = Window(torch.zeros(1, 1, 1, **D64), torch.full((1, 1, 1), x, **D64))
     with torch.no_grad():
         return objective.estimate(cell, one, K, likelihoods.Gaussian())
 
@@ -257,7 +257,7 @@ class TestEmpiricalBayes:
             p = log_p.exp().view(401, 401)
             exact = torch.trapezoid(torch.trapezoid(p, grid), grid).log()
             m = _Unrolled(cell, V)
-            found = objective.estimate(m, Batch(x, target), K=100_000, likelihood=lik)
+            found = objective.estimate(m, Window(x, target), K=100_000, likelihood=lik)
         assert abs(found.marginal - exact) < 6 * found.marginal_stderr + 1e-6
 
     def test_bad_input(self) -> None:
@@ -267,7 +267,7 @@ class TestEmpiricalBayes:
         with pytest.raises(InvalidValue, match="feedback=True"):
             objective.log_joint(unfed, *args, lik)
         fed = noisin.Noisy(nn.RNNCell(1, 1), noise.Gaussian(1.0))
-        with pytest.raises(InvalidValue, match="as many steps"):
+        with pytest.raises(InvalidValue, match="the same steps and rows"):
             objective.log_joint(fed, *args[:3], torch.zeros(3, 1, 1), lik)
         with pytest.raises(InvalidValue, match="a noise with a density, got None"):
             objective.log_joint(noisin.Noisy(nn.RNNCell(1, 1), None), *args, lik)
@@ -289,7 +289,7 @@ def test_a_plain_function_is_a_model_too() -> None:
     def f(x: Tensor, state: Any) -> tuple[Tensor, Any]:
         return x + torch.randn_like(x), state
 
-    found = objective.estimate(f, Batch(torch.zeros(2, 3, 1), torch.zeros(2, 3, 1)), 50,
+    found = objective.estimate(f, Window(torch.zeros(2, 3, 1), torch.zeros(2, 3, 1)), 50,
                                likelihoods.Gaussian())  # fmt: skip
     assert found.marginal > found.bound
 
@@ -306,13 +306,13 @@ def test_few_effective_samples_have_no_standard_error() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m, b: objective.estimate(m, (b.x, b.target)), "expected an objective.Batch"),
+        (lambda m, b: objective.estimate(m, (b.x, b.target)), "expected an objective.Window"),
         (lambda m, b: objective.estimate(noisin.RNN(F, H, batch_first=True), b), "time first"),
         (
             lambda m, b: objective.estimate(lambda x, s: (x[-1:], s), b, 1, likelihoods.Gaussian()),
             "T = 4 steps",
         ),
-        (lambda m, b: objective.estimate(m, Batch(b.x, b.target[0])), "in dimension 1"),
+        (lambda m, b: objective.estimate(m, Window(b.x, b.target[0])), "in dimension 1"),
         (
             lambda m, b: objective.transition_log_density(b.x, b.x, noise.Gaussian(1.0), "sum"),
             "mode must be",
@@ -323,11 +323,14 @@ def test_few_effective_samples_have_no_standard_error() -> None:
         ),
         (lambda m, b: objective.estimate(m, b, K=2.0), "got 2.0"),
         (lambda m, b: objective.estimate(m.rnn, b), "set LSTM.likelihood"),
-        (lambda m, b: objective.estimate(m, Batch(b.x[:, 0, 0], b.target)), r"got \(4,\)"),
-        (lambda m, b: objective.estimate(m, Batch(b.x, b.target[:, :2]), 4), "expected N = 3 rows"),
+        (lambda m, b: objective.estimate(m, Window(b.x[:, 0, 0], b.target)), r"got \(4,\)"),
         (
-            lambda m, b: objective.estimate(m, Batch(b.x, b.target, torch.zeros(1, 2, H)), K=4),
-            r"K · N = 12 carried ones.*got \(1, 2, 5\)",
+            lambda m, b: objective.estimate(m, Window(b.x, b.target[:, :2]), 4),
+            "expected N = 3 rows",
+        ),
+        (
+            lambda m, b: objective.estimate(m, Window(b.x, b.target, torch.zeros(1, 2, H)), K=4),
+            r"K · N = 12 carried rows.*got \(1, 2, 5\)",
         ),
         (
             lambda m, b: objective.estimate(

@@ -13,10 +13,10 @@ from noisin.data.datasets import DATASETS
 from noisin.experiments import formats, presets, tags
 from noisin.experiments.collection import collect
 from noisin.experiments.formats import Sheet
-from noisin.experiments.points import Point, Task, tasks
-from noisin.experiments.run import Run
+from noisin.experiments.group import PointGroup, TaskGroup, tasks
+from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
-from noisin.training.course import WEIGHTS, Weights
+from noisin.training.schedule import WEIGHTS, Weights
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -31,12 +31,12 @@ HEADS = (
 )
 
 
-def sheet(task: Task) -> Sheet:
+def sheet(task: TaskGroup) -> Sheet:
     """A task as the page has it."""
     return Sheet(task.title, HEADS, tuple(map(row, task.points)), left=(0, 3, len(HEADS) - 1))
 
 
-def row(point: Point) -> tuple[str, ...]:
+def row(point: PointGroup) -> tuple[str, ...]:
     notes = ", ".join(tag.words for tag in tags.of_point(point))
     return (
         point.label,
@@ -64,7 +64,7 @@ def test_the_texts_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("task", tasks(TABLED), ids=lambda task: task.title)
-def test_the_tables_are_those_of_the_records(task: Task) -> None:
+def test_the_tables_are_those_of_the_records(task: TaskGroup) -> None:
     """If not, the table as it should be is in the message."""
     assert formats.markdown(sheet(task)) in PAGE
 

@@ -1,18 +1,18 @@
-"""What noisin raises. Every message says what was given, what was expected and what to do.
+"""The exceptions of noisin. A message states what was given, what was expected and what to do.
 
-Each class is also the built-in that a caller would expect, so ``except ValueError`` works as ever,
-and ``except NoisinError`` catches all that noisin has to say. This module does not import torch.
+Each class is also the built-in exception that a caller would expect, so ``except ValueError`` works
+as usual, and ``except NoisinError`` catches all errors of noisin. Nothing here needs torch.
 """
 
 from __future__ import annotations
 
-from noisin import wording
+from noisin._util import wording
 
 
 class NoisinError(Exception):
     """Base of all errors that noisin raises on purpose.
 
-    As text, control characters of what it quotes are escaped and long lines are shortened.
+    In ``str(error)``, control characters are escaped and long lines are shortened.
     """
 
     def __str__(self) -> str:
@@ -20,11 +20,11 @@ class NoisinError(Exception):
 
 
 class InvalidValue(NoisinError, ValueError):
-    """An argument has the right type and a wrong value, shape or combination."""
+    """An argument has the right type, but an invalid value, shape or combination."""
 
 
 class InvalidType(NoisinError, TypeError):
-    """An argument is of a type that cannot be used there."""
+    """An argument has an invalid type."""
 
 
 class Unsupported(NoisinError, RuntimeError):
@@ -32,7 +32,7 @@ class Unsupported(NoisinError, RuntimeError):
 
 
 class InvalidData(NoisinError, ValueError):
-    """A file is there, and what it holds cannot be used."""
+    """A file exists, but its content cannot be used."""
 
 
 class Unavailable(NoisinError, OSError):

@@ -5,9 +5,9 @@ s of a likelihood, ``(T, N, O)`` or ``(T, N)``, carrying a state. With noise, th
 gives to a row of targets is random, ``log p(x_{1:T} | z_{1:T})``, and
 
 - the **objective** (Jensen bound) is its mean over the noise, which training maximises;
-- the **marginal** ``log p(x_{1:T})``, the log of the mean likelihood, is what that bounds.
+- the **marginal** ``log p(x_{1:T})``, the log of the mean likelihood, is what it bounds.
 
-K noise samples are K more rows: they are folded into the batch, and so are their states.
+K noise samples are computed as K times as many rows of the batch, with their own states.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin import arguments, checks
-from noisin.cells import NoisyCell, hidden, with_hidden
+from noisin._util import arguments, checks, states, torch_state
 from noisin.errors import InvalidType, InvalidValue
-from noisin.exponential import require_likelihood
-from noisin.family import Family
-from noisin.functional import Mode
-from noisin.injection import noise_on
 from noisin.likelihoods import Likelihood
+from noisin.likelihoods.base import require_likelihood
+from noisin.noise.family import Family
+from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
+from noisin.recurrent.functional import Mode
+from noisin.recurrent.injection import noise_on
 
 Model = Callable[..., tuple[Tensor, Any]]
 NOISE_SAMPLES = "a whole number of noise samples"
 
 
 @dataclass(frozen=True)
-class Batch:
+class Window:
     """A window: inputs ``(T, N, ...)``, targets ``(T, N, ...)`` and the state to start from.
 
-    The state has N rows, or the K·N rows that the estimate of the window before returned. It is a
-    tensor or a nest of tuples of tensors, laid out as torch's RNNs and cells have theirs.
+    The state has N rows, or the K·N rows returned by the estimate of the previous window. It is a
+    tensor or a nested tuple of tensors, in the layout of torch's RNNs and cells.
     """
 
     x: Tensor
@@ -47,7 +47,7 @@ class Batch:
     state: Any = None
 
     def __post_init__(self) -> None:
-        checks.require_tensors("objective.Batch", x=self.x, target=self.target)
+        checks.require_tensors("objective.Window", x=self.x, target=self.target)
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Estimate:
     def marginal_stderr(self) -> Tensor:
         """The standard error of :attr:`marginal`, by the delta method.
 
-        It is nan where fewer than 20 effective samples carry a row: a few large likelihoods then
-        make up the sum, the estimate is far too low, and no error can be read off the samples.
+        It is nan if a row has fewer than 20 effective samples: a few large likelihoods then
+        dominate the sum, the estimate is far too low, and the samples do not show its error.
         """
         if self.effective_samples.min() < 20:
             return self.log_p.new_tensor(math.nan)
@@ -91,35 +91,35 @@ class Estimate:
 
     @property
     def effective_samples(self) -> Tensor:
-        """``(Σ p)² / Σ p²`` per row, between 1 and K: how many samples the marginal rests on."""
+        """``(Σ p)² / Σ p²`` per row, between 1 and K: the effective number of samples."""
         weights = (self.log_p.detach() - self.log_p.detach().amax(0)).exp()
         return weights.sum(0).square() / weights.square().sum(0)
 
 
 def estimate(
-    model: Model, batch: Batch, K: int = 1, likelihood: Likelihood | None = None
+    model: Model, batch: Window, K: int = 1, likelihood: Likelihood | None = None
 ) -> Estimate:
     """Estimate the objective and the marginal likelihood of a window from K noise samples.
 
-    The noise is on, whatever ``train()`` and ``eval()`` say; all else is as they say.
+    The noise is on in both ``train()`` and ``eval()`` mode; everything else follows the mode.
 
     Args:
         model: ``model(x, state) -> (s, state)``.
         batch: the window.
         K: the number of noise samples.
-        likelihood: that of the targets; ``model.likelihood`` unless given.
+        likelihood: the likelihood of the targets; by default ``model.likelihood``.
 
     >>> import noisin
     >>> from noisin import likelihoods, noise
     >>> rnn = noisin.RNN(1, 1, noise=noise.Gaussian(0.5))
-    >>> batch = Batch(torch.ones(5, 2, 1), torch.zeros(5, 2, 1))
+    >>> batch = Window(torch.ones(5, 2, 1), torch.zeros(5, 2, 1))
     >>> e = estimate(rnn, batch, K=1000, likelihood=likelihoods.Gaussian())
     >>> bool(e.bound < e.marginal)
     True
     """
-    if not isinstance(batch, Batch):
+    if not isinstance(batch, Window):
         raise InvalidValue(
-            f"estimate: expected an objective.Batch(x, target, state), got {type(batch).__name__}."
+            f"estimate: expected an objective.Window(x, target, state), got {type(batch).__name__}."
         )
     T, N = _window(batch.x)
     s, state = _noisy_samples(model, batch.x, batch.state, K)
@@ -159,8 +159,8 @@ class Ensemble:
     def geometric(self, x: Tensor) -> Tensor:
         """``log p(x | mean s_k)``: the normalised geometric mean of the predictions.
 
-        An exponential family is closed under it. In strong mode the mean of s is that of the clean
-        RNN, so with many samples this *is* the clean RNN.
+        Exponential families are closed under it. In strong mode the mean of s is that of the clean
+        RNN, so with many samples this equals the prediction of the clean RNN.
         """
         nll = self.likelihood.nll(s=self.s.mean(0), x=x)
         return -nll.flatten(2).sum(-1) if nll.dim() > 2 else -nll
@@ -175,7 +175,7 @@ class Ensemble:
 def predict(
     model: Model, x: Tensor, K: int, state: Any = None, likelihood: Likelihood | None = None
 ) -> Ensemble:
-    """The predictions of K noise samples, side by side."""
+    """Return the predictions of K noise samples."""
     _, N = _window(x)
     s, state = _noisy_samples(model, x, state, K)
     samples = s.reshape(len(s), K, N, *s.shape[2:]).transpose(0, 1)
@@ -186,8 +186,8 @@ def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> T
     """``log p(z_t | z_{t-1}, x_{t-1})``, where ``f = f_W(x_{t-1}, z_{t-1})``; summed over units.
 
     Additive noise with density phi gives ``Π phi(z - f)``, multiplicative ``Π phi(z/f - 1)/|f|``.
-    Multiplicative noise leaves an f of 0, such as a ReLU's, where it is: z then is 0 with certainty
-    and has no density, which is an error.
+    Multiplicative noise does not change an f of 0, such as a ReLU's: z is then 0 with certainty and
+    has no density, which raises an error.
 
     >>> from noisin.noise import Gaussian
     >>> transition_log_density(torch.tensor([1.0]), torch.tensor([1.0]), Gaussian(1.0), "additive")
@@ -197,7 +197,7 @@ def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> T
     _check_transition(z, f, noise)
     if mode == "additive":
         return noise.log_prob(z - f).sum(-1)
-    if checks.values_known(f) and (f == 0).any():
+    if torch_state.values_known(f) and (f == 0).any():
         units = (f == 0).reshape(-1, f.shape[-1]).any(0).nonzero().flatten().tolist()
         shown = ", ".join(map(str, units[:5])) + (", ..." if len(units) > 5 else "")
         raise InvalidValue(
@@ -237,11 +237,11 @@ def log_joint(
 
     The noisy states z, ``(T, N, H)``, are latent variables with the prior
     ``p(z_t | z_{t-1}, x_{t-1}; W)`` that the noise and the cell define, and V maps a state to the
-    natural parameter of its observation. Training fits the prior's W: with the prior itself for q,
+    natural parameter of its observation. Training fits the prior's W: with the prior itself as q,
     the objective is an ELBO.
     """
     arguments.instance(
-        "log_joint: cell", cell, NoisyCell, "Wrap a cell of your own: noisin.Noisy(cell, noise)."
+        "log_joint: cell", cell, NoisyCell, "Wrap your own cell: noisin.Noisy(cell, noise)."
     )
     checks.require_tensors("log_joint", x=x, target=target)
     checks.require_real("log_joint", z=z)
@@ -265,7 +265,7 @@ def log_joint(
         or not (x.shape[:2] == target.shape[:2] == z.shape[:2])
     ):
         raise InvalidValue(
-            f"log_joint: expected as many steps and rows in x, target and z, (T, N, ...), got "
+            f"log_joint: expected the same steps and rows (T, N, ...) in x, target and z, got "
             f"{tuple(x.shape)}, {tuple(target.shape)} and {tuple(z.shape)}."
         )
     total, state = z.new_zeros(z.shape[1]), None
@@ -292,7 +292,7 @@ def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor,
     _, N = _window(x)
     if getattr(model, "batch_first", False):
         raise InvalidValue(
-            "objective: expected a model that takes time first, (T, N, ...), and this one has "
+            "objective: expected a model that takes time first, (T, N, ...), but this one has "
             "batch_first=True. Wrap it in a module that transposes."
         )
     with noise_on(model) if isinstance(model, nn.Module) else nullcontext():
@@ -315,26 +315,17 @@ def _window(x: Tensor) -> tuple[int, int]:
 
 
 def _fold_state(state: Any, N: int, K: int) -> Any:
-    """K copies of the rows of a state, unless there are K·N already; a state may be nested.
-
-    Rows are the second dimension of an RNN's ``(layers, N, H)``, the first of a cell's ``(N, H)``.
-    """
-    if state is None:
-        return None
-    if isinstance(state, tuple | list):
-        parts = [_fold_state(part, N, K) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    checks.require_tensors("objective", state=state)
-    return _fold(state, N, K, dim=0 if state.dim() == 2 else 1)
+    """Repeat the rows of a state K times, unless it has K·N rows already."""
+    return states.map(lambda part: _fold(part, N, K, max(part.dim() - 2, 0)), state)
 
 
 def _fold(value: Tensor, N: int, K: int, dim: int = 1) -> Tensor:
-    """K copies of all rows side by side: row n of copy k is row k·N + n."""
+    """Repeat all rows K times: row n of copy k is row k·N + n."""
     if value.dim() > dim and value.shape[dim] == K * N:
         return value
     if value.dim() <= dim or value.shape[dim] != N:
         raise InvalidValue(
-            f"objective: expected N = {N} rows, or K · N = {K * N} carried ones, in dimension "
+            f"objective: expected N = {N} rows, or K · N = {K * N} carried rows, in dimension "
             f"{dim}, got {tuple(value.shape)}."
         )
     shape = (*value.shape[:dim], K, *value.shape[dim:])
@@ -342,11 +333,11 @@ def _fold(value: Tensor, N: int, K: int, dim: int = 1) -> Tensor:
 
 
 def likelihood_of(model: Model, likelihood: Likelihood | None) -> Likelihood:
-    """The likelihood given, or the model's own."""
+    """The given likelihood, or that of the model."""
     found = getattr(model, "likelihood", None) if likelihood is None else likelihood
     if not isinstance(found, Likelihood):
         raise InvalidValue(
-            f"objective: expected a likelihood, got {found!r:.60}. Give it as likelihood=..., or "
+            f"objective: expected a likelihood, got {found!r:.60}. Pass likelihood=..., or "
             f"set {type(model).__name__}.likelihood."
         )
     return found
@@ -357,7 +348,7 @@ def _log_mean_exp(values: Tensor) -> Tensor:
 
 
 def _relative_stderr(samples: Tensor, scale: Tensor) -> Tensor:
-    """The standard error of ``Σ_n mean_k samples / scale``, rows being independent."""
+    """The standard error of ``Σ_n mean_k samples / scale``, for independent rows."""
     K = len(samples)
     if K == 1:
         return samples.new_tensor(math.nan)

@@ -1,6 +1,6 @@
-"""Contracts: test classes to inherit, for noises and likelihoods of one's own.
+"""Contracts: test classes to inherit from, for your own noises and likelihoods.
 
-A contract is a pytest class without the objects it tests. Say which by overriding its hooks, in a
+A contract is a pytest class without the object to test. Override its hooks to provide it, in a
 class whose name begins with Test:
 
 >>> from noisin import likelihoods, noise
@@ -15,8 +15,8 @@ class whose name begins with Test:
 ...         return torch.arange(100), torch.ones(100)
 >>> TestPoisson().test_the_density_is_complete()
 
-The statistical tests have fixed seeds and fail a right implementation with probability
-``FALSE_ALARM_RATE`` each, over the choice of the seed.
+The statistical tests have fixed seeds. Over the choice of the seed, each of them fails for a
+correct implementation with probability ``FALSE_ALARM_RATE``.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from noisin import checks
-from noisin.centred import require_noise
-from noisin.exponential import require_likelihood
+from noisin._util import checks
 from noisin.likelihoods import Likelihood
+from noisin.likelihoods.base import require_likelihood
 from noisin.noise import Noise
+from noisin.noise.base import require_noise
 
 FALSE_ALARM_RATE = 1e-8
 
 
 class NoiseContract:
-    """What an injection asks of a noise: centred, of the stated variance, drawn as it is told."""
+    """What injection requires of a noise: zero mean, the stated variance, reproducible draws."""
 
     seed = 1111
     num_draws = 200_000
@@ -77,7 +77,7 @@ class NoiseContract:
                 assert eps.isfinite().all()
 
     def test_draws_are_reproducible(self) -> None:
-        """They follow the generator, and leave the global one alone."""
+        """They depend on the given generator only, and do not advance the global one."""
         before = torch.get_rng_state()
         assert torch.equal(self._draws(), self._draws()), "the same generator gave other draws"
         assert torch.equal(before, torch.get_rng_state()), "sample used the global generator"
@@ -95,7 +95,7 @@ class NoiseContract:
 
 
 class LikelihoodContract:
-    """What the theory asks of a likelihood ``p(x | s) = nu(x) exp(s·T(x) - A(s))``.
+    """What the theory requires of a likelihood ``p(x | s) = nu(x) exp(s·T(x) - A(s))``.
 
     The exact tests sum over ``support``, in float64; the draws of ``sample`` are tested against it.
     """
@@ -115,7 +115,8 @@ class LikelihoodContract:
         """Values ``(P, ...)`` of one observation and a weight ``(P,)`` for each.
 
         Weights are one for a discrete x. For a continuous x the values form a grid, and the weights
-        are its spacing. What is left out must be negligible at ``natural_parameters``.
+        are its spacing. The probability of all other values must be negligible at
+        ``natural_parameters``.
         """
         raise NotImplementedError("Override support() to return values of x and their weights.")
 
@@ -195,7 +196,7 @@ class LikelihoodContract:
             _assert_mean((draws - mean) ** power, expected, std, f"central moment {power} of x")
 
     def test_draws_are_reproducible(self) -> None:
-        """They follow the generator, and leave the global one alone."""
+        """They depend on the given generator only, and do not advance the global one."""
         s, before = self._parameters(), torch.get_rng_state()
         first, second = (self._likelihood().sample(s, generator=self._generator()) for _ in "ab")
         assert torch.equal(first, second), "the same generator state gave other draws"

@@ -5,6 +5,8 @@ likelihoods and weights. None touches a figure that a claim reports.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +14,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noisin import functional, likelihoods, noise, objective
+from noisin import likelihoods, noise, objective
 from noisin.analysis import curves, toys
 from noisin.analysis.claims import dropout
-from noisin.family import Family
-from noisin.injection import Injected
-from noisin.layout import Layout
+from noisin.noise import ranges
+from noisin.noise.family import Family
+from noisin.recurrent import functional
+from noisin.recurrent.cell import CELLS
+from noisin.recurrent.injection import Injected, Injection
+from noisin.recurrent.layout import Layout
+from noisin.recurrent.stack import NoisyStack
 from noisin.regularizers import DropoutLSTMCell, Masks
-from noisin.stack import NoisyStack
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]
@@ -36,6 +41,20 @@ def wrapped(owner: Any, name: str, change: Callable[..., Any]) -> Break:
     def apply(patch: Patch) -> None:
         part = getattr(owner, name)
         patch.setattr(owner, name, lambda *args, **kwargs: change(part, *args, **kwargs))
+
+    return apply
+
+
+def stepping(name: str, change: Callable[..., Any]) -> Break:
+    """A transition function, changed wherever it is called."""
+
+    def apply(patch: Patch) -> None:
+        part = getattr(functional, name)
+        wrapped(functional, name, change)(patch)
+        for cell, spec in CELLS.items():
+            if getattr(spec.step, "func", spec.step) is part:
+                step = partial(change, spec.step)
+                patch.setitem(CELLS, cell, replace(spec, step=step))
 
     return apply
 
@@ -62,8 +81,13 @@ def silent(family: type[Family]) -> Break:
 
 def another_gamma(patch: Patch) -> None:
     """Laplace noise whose gamma is half its standard deviation, in all that it says and does."""
-    patch.setattr(noise.Laplace, "std", property(lambda self: 2 * self.gamma))
-    patch.setattr(noise.Laplace, "_gamma", classmethod(lambda _, variance: variance**0.5 / 2))
+    other = replace(
+        ranges.spread("Laplace"),
+        std=lambda gamma: 2 * gamma,
+        variance=lambda gamma: 4 * gamma**2,
+        gamma=lambda variance: variance**0.5 / 2,
+    )
+    patch.setitem(ranges.RANGES, "Laplace", {"gamma": other})
     law(noise.Laplace, lambda eps: 2 * eps)(patch)
 
 
@@ -98,7 +122,7 @@ def _scaled(h: Tensor, eps: Tensor, mode: str) -> Tensor:
     return h + 1.01 * eps if mode == "additive" else h * (1 + 1.01 * eps)
 
 
-def _forgetful(transition: Any, eps: Any, mode: Any) -> Any:
+def _forgetful(transition: Any, eps: Any, mode: Any, _: Any = None) -> Any:
     def step(t: int, x: Tensor, state: Any) -> Any:
         h, *rest = transition(x, state)
         return functional.inject(h, eps[t], mode), (h, *rest)
@@ -111,8 +135,8 @@ def _first_layer_off(emit: Any, self: Any, first: int, last: int, *rest: Any) ->
     return (1.25 * z if last == 0 else z), final
 
 
-def _fed_back(configure: Any, self: Any, **settings: Any) -> None:
-    configure(self, **{**settings, "feedback": True})
+def _fed_back(configure: Any, self: Any, injection: Injection) -> None:
+    configure(self, replace(injection, feedback=True))
 
 
 off_centre = replaced(functional, "inject", _off_centre)
@@ -126,10 +150,8 @@ first_layer_off = wrapped(NoisyStack, "_emit", _first_layer_off)
 fresh_where_shared = wrapped(
     Layout, "hold", lambda _, self, x: torch.stack([x[torch.randperm(len(x))] for _ in self.sizes])
 )
-elman_off = wrapped(
-    functional, "elman", lambda f, gates, state, w, activation: f(1.5 * gates, state, w, activation)
-)
-lstm_off = wrapped(functional, "lstm", lambda f, gates, state, w: f(1.2 * gates, state, w))
+elman_off = stepping("elman", lambda f, gates, *rest, **named: f(1.5 * gates, *rest, **named))
+lstm_off = stepping("lstm", lambda f, gates, *rest, **named: f(1.2 * gates, *rest, **named))
 curved_affine = wrapped(toys.Affine, "forward", lambda f, self, x, z: f(self, x, z).tanh())
 
 

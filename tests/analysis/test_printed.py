@@ -15,7 +15,7 @@ from noisin import analysis, likelihoods, noise
 from noisin.errors import InvalidType, InvalidValue
 
 F, H, O, KEEP = 3, 2, 4, 0.6  # noqa: E741
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 
 
 def gru(*args: Any, **settings: Any) -> noisin.GRU:
@@ -134,6 +134,6 @@ def test_bad_input() -> None:
     with pytest.raises(InvalidValue, match="has both directions"):
         analysis.printed_regularizer(noisin.RNN(F, H, bidirectional=True, noise=law), x)
     with pytest.raises(InvalidType, match="expected a model"):
-        analysis.printed_regularizer(lambda x, state: (x, state), x)  # type: ignore[arg-type]
+        analysis.printed_regularizer(lambda x, state: (x, state), x)
     with pytest.raises(InvalidValue, match="noise samples, 1 or more, got 0"):
         analysis.printed_regularizer(Model(noisin.RNN(F, H, noise=law, **D64), lik), x, 0)

@@ -13,10 +13,11 @@ from torch.testing import assert_close
 from noisin import analysis, likelihoods, noise
 from noisin.analysis.regularizer import curvature_by_operator, output_curvature
 from noisin.errors import InvalidValue, NoisinError
-from tests.test_linear import LargestTensor
+from tests.likelihoods.test_linear import LargestTensor
+from tests.pairwise import table
 
 H, O = 4, 7  # noqa: E741
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 LIKELIHOODS = [
     *(likelihoods.Bernoulli(), likelihoods.Gaussian(0.5)),
     *(likelihoods.Poisson(), likelihoods.Categorical()),
@@ -86,9 +87,9 @@ def test_no_tensor_holds_all_outputs(lik: Any) -> None:
     assert sizes[400] >= 50 * 400
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("family", noise.FAMILIES.values())
-@pytest.mark.parametrize("lik", LIKELIHOODS, ids=str)
+@pytest.mark.parametrize(
+    ("lik", "family", "mode"), table(LIKELIHOODS, [*noise.FAMILIES.values()], MODES)
+)
 def test_small_outputs_agree_with_the_closed_form(lik: Any, family: Any, mode: Any) -> None:
     """What must be small is ``eps h V``. A small variance is not enough for every family: that of
     Bernoulli, Beta and Chi-square falls because draws of the size of one get rare, not small.
@@ -192,7 +193,7 @@ def test_the_penalty_trains_as_noise_does() -> None:
         optimizer = torch.optim.LBFGS([V], max_iter=100, line_search_fn="strong_wolfe")
         z = (h * (1 + law.sample((2000, 200, 3), like=h))) if name == "noise" else h
 
-        def closure(V=V, z=z, name=name, optimizer=optimizer):
+        def closure(V: Any = V, z: Any = z, name: Any = name, optimizer: Any = optimizer) -> Any:
             optimizer.zero_grad()
             nll = lik.nll(s=z @ V, x=x.expand_as(z @ V)).flatten(-2).sum(-1).mean()
             loss = nll + (penalty(h, V).sum() if name == "penalty" else 0)

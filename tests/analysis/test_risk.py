@@ -11,10 +11,11 @@ from torch import Tensor, nn
 import noisin
 from noisin import analysis, likelihoods, noise
 from noisin.errors import InvalidType, InvalidValue
-from noisin.objective import Batch
+from noisin.objective import Window
+from tests.pairwise import table
 
 T, N, F, H, O = 5, 4, 2, 3, 6  # noqa: E741
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 
 
 class Model(nn.Module):
@@ -46,7 +47,7 @@ LIKELIHOODS = [
 def test_in_strong_mode_the_difference_is_the_regularizer(lik: Any) -> None:
     m, x = model(lik, feedback=False), torch.randn(T, N, F, **D64)
     target = lik.sample(torch.randn(T, N, O, **D64))  # any targets
-    risk = analysis.risk_decomposition(m, Batch(x, target), K=20_000)
+    risk = analysis.risk_decomposition(m, Window(x, target), K=20_000)
     with torch.no_grad():
         h, _ = m.rnn.eval()(x)
         reg = analysis.explicit_regularizer(lik, m.V.weight.t(), h, noise.Gaussian(0.5), K=4000)
@@ -65,7 +66,7 @@ def test_on_the_models_own_data_the_difference_is_the_kl(lik: Any) -> None:
     with torch.no_grad():
         many = x.expand(T, 4000, F)
         s, _ = m.eval()(many)
-        risk = analysis.risk_decomposition(m, Batch(many, lik.sample(s)), K=20)
+        risk = analysis.risk_decomposition(m, Window(many, lik.sample(s)), K=20)
     per_row = risk.difference / 4000
     # The targets are random too: their share of the error, from the spread of log p(x).
     spread = lik.nll(s=s, x=lik.sample(s)).reshape(T, 4000, -1).sum((0, 2)).std() / 4000**0.5
@@ -81,13 +82,13 @@ def test_on_other_data_fed_back_noise_can_lower_the_risk() -> None:
         clean, _ = m.eval()(x)
         s, _ = m.train()(x.expand(T, 50_000, F))
         target = clean + 300 * (s.mean(1, keepdim=True) - clean)
-    risk = analysis.risk_decomposition(m, Batch(x, target), K=50_000)
+    risk = analysis.risk_decomposition(m, Window(x, target), K=50_000)
     assert risk.difference < -6 * risk.stderr
 
 
-@pytest.mark.parametrize("feedback", [True, False])
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("lik", LIKELIHOODS, ids=str)
+@pytest.mark.parametrize(
+    ("lik", "layers", "feedback"), table(LIKELIHOODS, [1, 2], [True, False]), ids=str
+)
 def test_the_fisher_estimate_is_the_kl_of_small_noise(
     lik: Any, layers: int, feedback: bool
 ) -> None:
@@ -129,7 +130,7 @@ def test_bad_input() -> None:
     m = Model(noisin.LSTM(F, H, **D64), likelihoods.Gaussian())
     with pytest.raises(InvalidValue, match="drew no noise"):
         analysis.fisher_penalty(m, torch.zeros(T, N, F, **D64))
-    m.rnn.noise = noise.Gaussian(0.5)
+    m.rnn.noise = noise.Gaussian(0.5)  # type: ignore[assignment]
     with pytest.raises(RuntimeError):
         analysis.fisher_penalty(m, torch.zeros(T, N, F + 1, **D64))
     assert m.rnn.noise == noise.Gaussian(0.5)
@@ -144,7 +145,7 @@ class WithDropout(Model):
 def test_the_clean_model_has_no_dropout_either() -> None:
     lik = likelihoods.Gaussian()
     m = WithDropout(noisin.LSTM(F, H, noise=noise.Gaussian(0.3), **D64), lik)
-    batch = Batch(torch.randn(T, N, F, **D64), torch.randn(T, N, O, **D64))
+    batch = Window(torch.randn(T, N, F, **D64), torch.randn(T, N, O, **D64))
     found = [analysis.risk_decomposition(m, batch, K=3).R_det for _ in range(2)]
     assert torch.equal(*found)
     scores = [
@@ -181,7 +182,7 @@ def test_a_plain_function_cannot_be_silenced() -> None:
 
     x, lik = torch.zeros(T, N, O), likelihoods.Gaussian()
     for call in (
-        lambda: analysis.risk_decomposition(f, Batch(x, x), 2, lik),
+        lambda: analysis.risk_decomposition(f, Window(x, x), 2, lik),
         lambda: analysis.expected_kl(f, x, 2, likelihood=lik),
         lambda: analysis.fisher_penalty(f, x, 2, likelihood=lik),
     ):

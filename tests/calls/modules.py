@@ -151,11 +151,25 @@ def _stacks() -> list[Call]:
     def sample_eps(input: Any) -> Any:
         return noisin.LSTM(F, H, num_layers=2, noise=law()).sample_eps(input)
 
+    def run_replaced(input: Any, read_mask: Any, weights: Any) -> Any:
+        rnn = noisin.LSTM(F, H, num_layers=2, noise=law())
+        return rnn(input, read_mask=read_mask, weights=weights)
+
     def run_packed(input: Any, hx: Any, eps: Any) -> Any:
         return noisin.LSTM(F, H, noise=law())(input, hx, eps=eps)
 
     calls += [
         Call("LSTM.sample_eps", sample_eps, {"input": x}),
+        Call(
+            "LSTM with a mask and weights",
+            run_replaced,
+            {
+                "input": x,
+                "read_mask": lambda: torch.ones(2, 1, N, H),
+                "weights": lambda: {"weight_hh_l0": torch.zeros(4 * H, H)},
+            },
+            torch=lambda input, **_: nn.LSTM(F, H, num_layers=2)(input),
+        ),
         Call(
             "LSTM packed",
             run_packed,
@@ -206,6 +220,11 @@ def _cells() -> list[Call]:
                 f"unroll {name}",
                 lambda make=make, **a: noisin.unroll(make(), **a),
                 {"x": x, "state": state, "eps": lambda: torch.zeros(T, N, H)},
+            ),
+            Call(
+                f"Unrolled {name}",
+                lambda make=make, **a: noisin.Unrolled(make())(**a),
+                {"x": x, "state": state},
             ),
         ]
     return calls
@@ -264,7 +283,17 @@ def _wrappers() -> list[Call]:
         Call(
             "Zoneout(...)",
             _wrapped(regularizers.Zoneout),
-            {"cell": lambda: nn.LSTMCell(F, H), "p_h": lambda: 0.1, "p_c": lambda: 0.2},
+            {
+                "cell": lambda: nn.LSTMCell(F, H),
+                "p_h": lambda: 0.1,
+                "p_c": lambda: 0.2,
+                "generator": torch.Generator,
+            },
+        ),
+        Call(
+            "Unrolled(...)",
+            lambda cell: noisin.Unrolled(cell)(x()),
+            {"cell": lambda: nn.LSTMCell(F, H)},
         ),
         Call(
             "Zoneout",
@@ -285,6 +314,7 @@ def _wrappers() -> list[Call]:
                 "p_h": lambda: 0.4,
                 "site": lambda: "after",
                 "shared": lambda: False,
+                "generator": torch.Generator,
             },
             torch=lambda **a: nn.LSTMCell(**{k: a[k] for k in TORCH_SETTINGS}),
         ),

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisin import data, kernels, models, training
-from noisin.data import Vocabulary, Windows
+from noisin import data, likelihoods, models, training
+from noisin.data import Batch, Vocabulary, Windows
 from noisin.errors import Unavailable
 from noisin.models import Dropouts, LanguageModel
-from noisin.training import evaluation
+from noisin.recurrent import kernels
+from noisin.tasks import Text
+from noisin.training import predictors
 from tests.calls.call import Call
 from tests.calls.modules import NOISE_SETTINGS, H, law
 
@@ -93,6 +95,10 @@ def _called(method: str, **settings: Any) -> Callable[..., Any]:
     return lambda **a: getattr(model(**settings), method)(**a)
 
 
+def _scored(method: str) -> Callable[..., Any]:
+    return lambda x, target, state: getattr(model(), method)(Batch(x, target), state)
+
+
 def _models() -> list[Call]:
     text = {"x": ids, "state": state}
     aimed = {**text, "target": ids}
@@ -116,14 +122,41 @@ def _models() -> list[Call]:
             {**sizes, **choices, **NOISE_SETTINGS},
             patient=("num_layers",),
         ),
+        Call(
+            "LanguageModel(...) step by step",
+            lambda **a: LanguageModel(O, hidden_size=H, **a)(torch.zeros(2, 1, dtype=torch.int64)),
+            {
+                "cell": lambda: "lstm",
+                "zoneout": lambda: (0.1, 0.1),
+                "gate_dropout": lambda: (0.5, 0.4),
+                "noisy_layers": lambda: [0],
+            },
+        ),
         Call("LanguageModel", _called("forward"), text),
         Call(
             "LanguageModel with dropout", _called("forward", dropout=Dropouts(recurrent=0.1)), text
         ),
         Call("LanguageModel.encode", _called("encode"), text),
-        Call("LanguageModel.nll", _called("nll"), aimed),
-        Call("LanguageModel.loss", _called("loss"), aimed),
+        Call("LanguageModel.log_prob", _scored("log_prob"), aimed),
+        Call("LanguageModel.loss", _scored("loss"), aimed),
         Call("detach", models.detach, {"state": state}),
+        Call(
+            "SequenceModel Values Dense",
+            lambda size, in_features, **a: (
+                models.SequenceModel(
+                    models.Values(size),
+                    [torch.nn.Identity()],
+                    models.Dense(in_features, **a),
+                ).head
+            ),
+            {
+                "size": lambda: 3,
+                "in_features": lambda: 4,
+                "out_features": lambda: 3,
+                "likelihood": likelihoods.Bernoulli,
+                "bias": lambda: torch.zeros(3),
+            },
+        ),
         Call(
             "Dropouts",
             Dropouts,
@@ -168,6 +201,13 @@ def _training() -> list[Call]:
     }
     weights = {"parameters": lambda: [nn.Parameter(torch.ones(2))]}
 
+    def evaluated(kind: Any) -> Callable[..., Any]:
+        def score(ids: Any, batch_size: Any, length: Any, **options: Any) -> Any:
+            batches = Windows(ids, batch_size, length).epoch(0)
+            return predictors.evaluate(kind(**options), batches)
+
+        return score
+
     def average(parameters: Any) -> None:
         average = training.Average(parameters)
         average.update()
@@ -181,10 +221,10 @@ def _training() -> list[Call]:
         make(**a).step()
 
     return [
-        Call("perplexity", evaluation.perplexity, scored),
+        Call("Clean", evaluated(predictors.Clean), scored),
         *(
-            Call(f"evaluation.{f.__name__}", f, {**scored, "K": lambda: 2})
-            for f in (evaluation.marginal, evaluation.arithmetic, evaluation.geometric)
+            Call(kind.__name__, evaluated(kind), {**scored, "K": lambda: 2})
+            for kind in (predictors.Marginal, predictors.Arithmetic, predictors.Geometric)
         ),
         Call("Average", average, weights),
         Call(
@@ -230,10 +270,24 @@ def _training() -> list[Call]:
             training.RunConfig.parse,
             {"values": lambda: {"seed": 1}, "source": lambda: "here"},
         ),
+        Call("TrainConfig", training.TrainConfig, {"epochs": lambda: 3, "lr": lambda: 0.1}),
         Call(
             "Trainer",
-            lambda config: training.Trainer(config, NOWHERE),
-            {"config": training.RunConfig},
+            lambda train: training.Trainer(train, NOWHERE),
+            {"train": training.TrainConfig},
+        ),
+        Call(
+            "Text",
+            lambda **a: next(iter(Text(**a).batches("train"))),
+            {
+                "corpus": _a_corpus,
+                "batch_size": lambda: 2,
+                "bptt": lambda: 5,
+                "variable_length": lambda: True,
+                "eval_batch_size": lambda: 2,
+                "clean_tokens": lambda: 10,
+                "seed": lambda: 1,
+            },
         ),
         Call(
             "restore",

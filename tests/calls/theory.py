@@ -23,17 +23,17 @@ def target() -> Tensor:
     return torch.zeros(T, N, H)
 
 
-def batch() -> objective.Batch:
-    return objective.Batch(x(), target(), states(1, N, H)())
+def batch() -> objective.Window:
+    return objective.Window(x(), target(), states(1, N, H)())
 
 
 def _estimate(model: Any, K: Any, likelihood: Any, **window: Any) -> Any:
-    e = objective.estimate(model, objective.Batch(**window), K, likelihood)
+    e = objective.estimate(model, objective.Window(**window), K, likelihood)
     return e.bound, e.bound_stderr, e.marginal, e.marginal_stderr
 
 
 def _decomposition(model: Any, K: Any, likelihood: Any, **window: Any) -> Any:
-    return analysis.risk_decomposition(model, objective.Batch(**window), K, likelihood)
+    return analysis.risk_decomposition(model, objective.Window(**window), K, likelihood)
 
 
 def _ensemble() -> objective.Ensemble:
@@ -45,9 +45,11 @@ def _ensemble_of(s: Any, likelihood: Any, state: Any, x: Any) -> Any:
     return ensemble.arithmetic(x), ensemble.geometric(x), ensemble.log_normaliser()
 
 
-WINDOW = {"x": x, "target": target, "state": states(1, N, H)}
-TORCH = {"torch": lambda x, state, **_: nn.LSTM(F, H)(x, state)}  # what the model itself says
-MODEL = {"model": rnn, "likelihood": GAUSSIAN}
+WINDOW: dict[str, Any] = {"x": x, "target": target, "state": states(1, N, H)}
+TORCH: dict[str, Any] = {
+    "torch": lambda x, state, **_: nn.LSTM(F, H)(x, state)
+}  # what the model itself says
+MODEL: dict[str, Any] = {"model": rnn, "likelihood": GAUSSIAN}
 V = {"V": lambda: torch.ones(H, 3), "h": lambda: torch.ones(2, H), "bias": lambda: torch.ones(3)}
 
 

@@ -24,11 +24,12 @@ def _constant(value: Any) -> Make:
     return lambda: value
 
 
+CONTAINERS: tuple[Any, ...] = ([], [1.0, 2.0], {}, {"a": 1}, set(), range(3), ...)
 ANY: Mapping[str, Make] = {
     **{repr(v): _constant(v) for v in (None, True, False, 0, 1, 2, -1, 7, 0.0, 0.5, -1.5, 1e300)},
     **{repr(v): _constant(v) for v in (math.nan, math.inf, -math.inf, *HUGE, 1j)},
     **{repr(v): _constant(v) for v in ("", "x", "0.5", "a\x00b", b"x", (), (1, 2))},
-    **{repr(v): _constant(v) for v in ([], [1.0, 2.0], {}, {"a": 1}, set(), range(3), ...)},
+    **{repr(v): _constant(v) for v in CONTAINERS},
     "object()": object,
     "lambda": lambda: lambda *_: None,
     "int": _constant(int),

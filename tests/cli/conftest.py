@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from noisin.kernels import build
+from noisin.recurrent.kernels import build
 from tests.cli.run import in_process
 
 SENTENCES = ["the cat sat on the mat\n", "a dog <unk> in the sun\n", "the dog saw a cat\n", "\n"]

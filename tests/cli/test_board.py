@@ -11,23 +11,26 @@ import pytest
 from rich.console import Console
 
 from noisin.cli import board
-from noisin.cli.board import Board
-from noisin.experiments.comparison import Row
+from noisin.cli.board import SweepBoard
+from noisin.experiments.comparison import ComparisonRow
 from noisin.experiments.sweep import Sweep
-from noisin.experiments.sweep.definition import Point
+from noisin.experiments.sweep.definition import SweepPoint
 from noisin.experiments.sweep.outcome import Outcome
-from noisin.experiments.sweep.standing import Progress, Standing, point_rows, write_rows
+from noisin.experiments.sweep.standing import Standing, SweepProgress, point_rows, write_rows
+from noisin.tasks.unit import NATS_PER_STEP
 
 OPEN = Outcome()
 
 
 def complete(valid: float | None, best: int = 3, epochs: int = 5) -> Outcome:
-    return Outcome("complete", Row("x", 1.0, valid, valid and valid - 1, best, epochs, 9.0))
+    return Outcome(
+        "complete", ComparisonRow("x", 1.0, valid, valid and valid - 1, best, epochs, 9.0)
+    )
 
 
 @pytest.fixture
 def sweep() -> Sweep:
-    points = [Point(name=name, settings={}) for name in ("[red]a", "b")]
+    points = [SweepPoint(name=name, settings={}) for name in ("[red]a", "b")]
     return Sweep(name="toy", points=points, seeds=[1, 2])
 
 
@@ -39,7 +42,7 @@ def shown(sweep: Sweep, *steps: Any, terminal: bool = False) -> str:
     console = Console(
         file=io.StringIO(), force_terminal=terminal, width=100, highlight=False, markup=False
     )
-    with Board(sweep, console) as shows:
+    with SweepBoard(sweep, console) as shows:
         for ends, statuses in steps:
             shows.show(standings(sweep, *ends), statuses)
         shows.say("something [b]else[/b]")
@@ -48,8 +51,9 @@ def shown(sweep: Sweep, *steps: Any, terminal: bool = False) -> str:
 
 
 RUNNING = {"run": "b-seed-1", "epochs": 8, "begun": 0.0}
-RUNNING |= {"epoch": 2, "done": 0.5, "perplexity": 99.5, "left": 75}
-STEPS = (
+RUNNING |= {"epoch": 2, "done": 0.5, "score": 99.5, "left": 75}
+RUNNING |= {"unit": {"name": "perplexity", "per": "word"}}
+STEPS: tuple[Any, ...] = (
     ([OPEN] * 4, [{"run": "[red]a-seed-1", "epochs": 8, "begun": 0.0}]),
     ([complete(80.0), OPEN, OPEN, OPEN], [RUNNING]),
     ([complete(80.0), complete(82.0), Outcome("diverged"), complete(None)], []),
@@ -81,7 +85,7 @@ def test_a_terminal_has_a_table(sweep: Sweep) -> None:
     drawn = shown(sweep, *STEPS[:2], terminal=True)
     assert "running" in drawn
     assert "1/4 done, 1 running" in drawn
-    for cell in ("b-seed-1", "2/8", "99.5", "1:15"):
+    for cell in ("perplexity", "b-seed-1", "2/8", "99.5", "1:15"):
         assert cell in drawn
     assert "[red]a-seed-1  valid 80.0" in drawn, "and the lines above it"
 
@@ -90,7 +94,7 @@ def test_the_time_left(monkeypatch: pytest.MonkeyPatch, sweep: Sweep) -> None:
     """At the speed of this session: what was done before says nothing about it."""
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    progress = Progress(runs=4, runs_per_task=1)
+    progress = SweepProgress(runs=4, runs_per_task=1)
     before = standings(sweep, complete(80.0), OPEN, OPEN, OPEN)
     assert progress.seconds_left(before, []) == math.inf
     now = 110.0
@@ -111,9 +115,11 @@ def test_a_pruned_point_of_a_search_is_done_with_all_its_seeds(sweep: Sweep) -> 
     task = sweep.tasks[0]
     standing = Standing(type(task)("x", (task.runs[0], sweep.tasks[1].runs[0])), ends)
     assert standing.is_over
-    assert Progress(runs=2, runs_per_task=2).over([standing]) == 2
+    assert SweepProgress(runs=2, runs_per_task=2).over([standing]) == 2
     assert not Standing(standing.task, (complete(3.0), OPEN)).is_over
-    assert Progress(runs=2, runs_per_task=2).over([Standing(standing.task, (complete(3.0), OPEN))])
+    assert SweepProgress(runs=2, runs_per_task=2).over(
+        [Standing(standing.task, (complete(3.0), OPEN))]
+    )
 
 
 def test_rows(sweep: Sweep, tmp_path: Path) -> None:
@@ -129,3 +135,19 @@ def test_rows(sweep: Sweep, tmp_path: Path) -> None:
     text = (tmp_path / "rows.json").read_text()
     assert "Infinity" not in text
     assert '"mean": 70.0' in text
+
+
+def test_scores_in_nats(sweep: Sweep) -> None:
+    """Negative ones too: the lowest is the best, and it has the digits of its unit."""
+    ends = [
+        Outcome("complete", ComparisonRow("x", None, valid, valid, 1, 2, 9.0, unit=NATS_PER_STEP))
+        for valid in (0.0, -0.25, -1.5, -1.0)
+    ]
+    lines = shown(sweep, ([OPEN] * 4, []), (ends, [])).splitlines()
+    assert lines[1].startswith("[red]a-seed-2  valid -0.250  test -0.250")
+    assert "best so far b -1.250 ± 0.354" in lines[1]
+    assert [row.unit for row in point_rows(standings(sweep, *ends))] == [NATS_PER_STEP] * 2
+    running = RUNNING | {"score": -2.0, "unit": {"name": "nats", "per": "step"}}
+    drawn = shown(sweep, (ends, [running]), terminal=True)
+    assert "nats per step" in drawn
+    assert "-2.000" in drawn

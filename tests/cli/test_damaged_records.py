@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from noisin._util.files import sha256
 from noisin.errors import NoisinError
 from noisin.experiments.sweep.outcome import outcome
 from noisin.training import RunRecord
-from noisin.training.files import sha256
 from tests.cli.conftest import settings
 from tests.cli.run import in_process
 from tests.damages import AS_FILES, OBJECTS, all_damages, sample
@@ -159,19 +159,19 @@ def test_what_is_not_a_file_is_named(
     [
         ("summary.json best = gone", "train", "summary.json is damaged: best is missing"),
         ("summary.json best.weights = gone", "sweep", "best.weights is missing"),
-        ("metrics.jsonl line 0  = []", "train", "line 1 must be that of epoch 1, got []"),
+        ("metrics.jsonl line 0  = []", "train", "line 1 must be of epoch 1, got []"),
         ("metrics.jsonl line 0 valid = gone", "train", "line 1: valid is missing"),
         ("metrics.jsonl line 0 valid = 'x'", "train", "valid must be 0 or more, or null"),
         ("environment.json data = []", "evaluate", "data must be a JSON object, got []"),
-        ("vocabulary.json swapped", "generate", "holds other words, or in another order"),
+        ("vocabulary.json swapped", "generate", "is not the vocabulary that the model was"),
         ("BEST/weights.safetensors with NaN", "evaluate", "its weights bias are not all finite"),
-        ("BEST/weights.safetensors of float64", "evaluate", "are torch.float64, and the model's"),
-        ("BEST/average.safetensors of int64", "resume", "are torch.int64, and the model's"),
+        ("BEST/weights.safetensors of float64", "evaluate", "are torch.float64, the model's"),
+        ("BEST/average.safetensors of int64", "resume", "are torch.int64, the model's"),
         ("BEST/state.pt  = []", "generate", "its state is not a dict of values by name"),
-        ("BEST/state.pt course = gone", "evaluate", "its state is damaged: course is missing"),
-        ("BEST/state.pt course.lr = 'x'", "resume", "its course (step size, best epochs, history)"),
-        ("BEST/state.pt sums = None", "resume", "sums must be an instance of Tensor"),
-        ("BEST/state.pt optimizer = {}", "resume", "its optimizer has other settings"),
+        ("BEST/state.pt schedule = gone", "evaluate", "schedule is missing"),
+        ("BEST/state.pt schedule.lr = 'x'", "resume", "its schedule (learning rate, best epochs"),
+        ("BEST/state.pt sums = None", "resume", "sums must be a JSON object, got None"),
+        ("BEST/state.pt optimizer = {}", "resume", "its optimizer has different settings"),
     ],
 )
 def test_what_is_wrong_is_named(

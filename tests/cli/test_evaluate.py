@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 import torch
 
 from noisin import data
-from noisin.training import RunRecord, evaluation
-from noisin.training.restoring import restore
+from noisin.tasks import Text
+from noisin.training import RunRecord, predictors
+from noisin.training.load import restore
 from tests.cli.run import in_process
 
 
@@ -26,19 +28,20 @@ def test_exact(run: Path, text: Path, capsys: Any) -> None:
     told = evaluated(run, capsys)
     summary = RunRecord(run).summary
     assert summary is not None
-    assert told["perplexity"] == pytest.approx(summary["best"]["test"], rel=1e-12)
+    assert told["nats"] == summary["best"]["test"]["nats"]
+    assert told["perplexity"] == pytest.approx(math.exp(told["nats"]))
     assert told["weights"] == summary["best"]["weights"]
     assert told["stderr"] is None
     assert told["epoch"] == summary["best"]["epoch"]
     size = len(data.load(text).test)
-    assert told["tokens"] == (size // 10 - 1) * 10
-    assert evaluated(run, capsys, "--batch-size", "1")["tokens"] == size - 1
+    assert told["count"] == (size // 10 - 1) * 10
+    assert evaluated(run, capsys, "--batch-size", "1")["count"] == size - 1
     metrics = RunRecord(run).metrics[-1]
     last = ("--checkpoint", "last", "--split", "valid")
     raw = evaluated(run, capsys, *last, "--weights", "raw")
-    assert raw["perplexity"] == pytest.approx(metrics["valid"])
+    assert raw["nats"] == pytest.approx(metrics["valid"]["nats"])
     averaged = evaluated(run, capsys, *last, "--weights", "averaged")
-    assert averaged["perplexity"] == pytest.approx(metrics["valid_averaged"])
+    assert averaged["nats"] == pytest.approx(metrics["valid_averaged"]["nats"])
 
 
 @pytest.mark.parametrize("method", ["marginal", "arithmetic", "geometric"])
@@ -46,10 +49,11 @@ def test_samples(method: str, run: Path, text: Path, capsys: Any) -> None:
     arguments = ("--method", method, "--samples", "5", "--split", "valid", "--temperature", "1.2")
     told = evaluated(run, capsys, *arguments, "--seed", "3")
     torch.manual_seed(3)
-    score = getattr(evaluation, method)
-    expected = score(restore(RunRecord(run)).model, data.load(text).valid, 5, temperature=1.2)
+    kind = getattr(predictors, method.capitalize())
+    predictor = kind(restore(RunRecord(run)).model, 5, temperature=1.2)
+    expected = predictors.evaluate(predictor, Text(data.load(text)).batches("valid"))
     assert told["nats"] == pytest.approx(expected.nats, rel=1e-9)
-    assert (told["K"], told["tokens"]) == (5, expected.tokens)
+    assert (told["K"], told["count"]) == (5, expected.count)
     assert evaluated(run, capsys, *arguments, "--seed", "4")["nats"] != told["nats"]
 
 

@@ -73,7 +73,7 @@ def test_settings_and_files(tmp_path: Path) -> None:
         if draw.random() < 0.6:
             flags |= {k.replace(".", "__"): v for k, v in random_flags(draw).items()}
         arguments: dict[str, Any] = {"out": tmp_path / "runs", **flags}
-        assert refused(lambda p=preset, a=arguments: train(p, **a))  # type: ignore[misc]
+        assert refused(lambda p=preset, a=arguments: train(p, **a))
     assert not (tmp_path / "runs").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import Any
 
 import pytest
@@ -10,17 +11,19 @@ from rich.console import Console
 
 from noisin.cli import progress
 from noisin.cli.progress import Display
-from noisin.training.progress import Status
+from noisin.tasks.unit import NATS_PER_STEP, PERPLEXITY
+from noisin.training.runtime.progress import Status
+from tests.experiments.records import nats_line, score
 
 METRICS = {
     "epoch": 3,
-    "train": 85.12,
-    "train_clean": 70.0,
-    "valid": 91.26,
+    "train": {"nats": math.log(85.12), "count": 9},
+    "train_clean": {"nats": math.log(70.0), "count": 9},
+    "valid": {"nats": math.log(91.26), "count": 9},
     "valid_averaged": None,
     "tokens_per_second": 12345.6,
 }
-STATUS = Status(3, 12, 84.03, 12345.6, 0.25, 75.0)
+STATUS = Status(3, 12, PERPLEXITY, math.log(84.03), 12345.6, 0.25, 75.0)
 
 
 def shown(terminal: bool, *, note: bool = False) -> str:
@@ -33,7 +36,7 @@ def shown(terminal: bool, *, note: bool = False) -> str:
         display._bar[0].refresh()
     if note:
         display.note("take [care]")
-    display.epoch(METRICS)
+    display.epoch(METRICS, PERPLEXITY)
     display.end()
     return file.getvalue()
 
@@ -62,9 +65,30 @@ def test_a_note() -> None:
 
 
 def test_numbers_that_are_missing_or_large() -> None:
-    metrics: dict[str, Any] = METRICS | {"train_clean": None, "valid": float("inf")}
+    metrics: dict[str, Any] = METRICS | {"train_clean": None, "valid": {"nats": 800.0, "count": 9}}
     file = io.StringIO()
     display = Display(Console(file=file, width=200))
     display.begin("x")
-    display.epoch(metrics)
+    display.epoch(metrics, PERPLEXITY)
     assert file.getvalue() == "x  epoch  3  train 85.1  valid inf  12,346 tokens/s\n"
+
+
+def test_scores_in_nats() -> None:
+    """Zero and negative ones too; what is infinite is not left out."""
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200))
+    display.begin("x")
+    metrics = nats_line(3, 0.0, valid_averaged=score(None))
+    display.epoch(metrics, NATS_PER_STEP)
+    assert file.getvalue() == (
+        "x  epoch  3  train -1.000  noise off -2.000  valid 0.000  averaged inf  500 steps/s\n"
+    )
+
+
+def test_the_status_names_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "QUIET", -1.0)
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200))
+    display.begin("x")
+    display.status(Status(3, 12, NATS_PER_STEP, -1.25, 100.0, 0.25, 75.0))
+    assert "epoch 3/12  -1.250 nats per step  100 steps/s" in file.getvalue()

@@ -15,16 +15,16 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from noisin import wording
+from noisin._util import wording
 from noisin.cli.consoles import NARROWEST, STAND_INS, Messages, Results, prepare
 from noisin.cli.verify import verify
 from tests.cli.conftest import SMALL
 from tests.cli.run import in_process
+from tests.pairwise import PRODUCTS
 
 COMMANDS = (
     *("train", "evaluate", "generate", "sweep", "table", "figure", "report", "data", "verify"),
 )
-ALL = os.environ.get("NOISIN_LOCALES") == "all"  # as `make stress` has it: every command
 RESULTS = Path(__file__).parents[2] / "results"
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
@@ -97,7 +97,7 @@ def product(run: Path, text: Path, folder: Path) -> list[tuple[str, ...]]:
     ]
 
 
-@pytest.mark.skipif(not ALL, reason="every command in every locale: make stress")
+@pytest.mark.skipif(not PRODUCTS, reason="every command in every locale: make stress")
 @pytest.mark.parametrize("locale", ["ascii", "latin-1"])
 def test_every_command_in_every_locale(
     locale: str, run: Path, text: Path, tmp_path: Path, request: pytest.FixtureRequest

@@ -17,15 +17,17 @@ from typing import Any
 
 import pytest
 
+from noisin import training
 from noisin.cli import sweep as command
 from noisin.experiments import sweep
 from noisin.experiments.collection import collect
-from noisin.training import RunRecord, Trainer
+from noisin.training import RunRecord
 from tests.cli.run import in_process, noisin
 from tests.training.toy import result, wait_for
 
 POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "3"))  # `make stress` asks for more,
 KILLS = float(os.environ.get("NOISIN_SWEEP_KILLS", "0"))  # and for a death every so many seconds
+EPOCHS = 12 if KILLS else 6  # of a run: long enough to be killed in the middle
 
 FILE = """
 base = "manual"
@@ -113,7 +115,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     """SIGKILL in the middle of runs: they end in the bits of runs that nothing happened to."""
     lrs = [round(1 + k / 10, 1) for k in range(POINTS)]
     grid = f"[grid]\ntrain.lr = {lrs}\nthreads = [1]"
-    path = write(tmp_path / "killed.toml", text, grid, epochs=12)
+    path = write(tmp_path / "killed.toml", text, grid, epochs=EPOCHS)
     out, dice, killed = tmp_path / "out", random.Random(0), set[int]()
     seen: dict[int, int] = {}
     with started(path, "--jobs", "2", "--out", str(out)) as process:
@@ -135,12 +137,12 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     runs = collect(out)
     assert runs.damaged == []
     assert len(runs) == POINTS
-    assert all(run.complete and len(run.metrics) == 12 for run in runs)
+    assert all(run.complete and len(run.metrics) == EPOCHS for run in runs)
     assert sorted(run.config.train.lr for run in runs) == lrs
     assert {n for task, n in states(out / "killed").items() if task[1] == "COMPLETE"} == {1}
     assert sum(n for task, n in states(out / "killed").items() if task[1] == "COMPLETE") == POINTS
     for run in dice.sample(list(runs), min(3, POINTS)):
-        Trainer(run.config, tmp_path / run.folder.name).fit()
+        training.run(run.config, tmp_path / run.folder.name)
         assert result(run.folder) == result(tmp_path / run.folder.name)
     assert f"{POINTS}/{POINTS} done" in said
     assert len([line for line in printed.splitlines() if line.startswith("lr-")]) == POINTS
@@ -153,7 +155,7 @@ def test_ctrl_c_and_on(
     """It stops cleanly, the same command goes on, and once more there is nothing to do."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     rest = '[grid]\ntrain.lr = [1.0, 1e60, 2.0]\ntrain.clip = [0]\n"noise.std" = [0.1]'
-    path = write(tmp_path / "stopped.toml", text, rest, epochs=12)
+    path = write(tmp_path / "stopped.toml", text, rest, epochs=EPOCHS)
     out = tmp_path / "out"
     arguments = (path, "--jobs", "2", "--out", str(out))
     with started(*arguments) as process:
@@ -170,7 +172,7 @@ def test_ctrl_c_and_on(
     assert in_process("sweep", *arguments) == 0
     runs = collect(out)
     assert sorted((run.end, run.complete) for run in runs if run.end) == [("diverged", False)]
-    assert [len(run.metrics) for run in runs if run.complete] == [12, 12]
+    assert [len(run.metrics) for run in runs if run.complete] == [EPOCHS] * 2
     assert {run.environment["threads"] for run in runs} == {1}, "two, divided among two"
     assert "1 diverged" in capsys.readouterr().out
     points = json.loads((out / "stopped" / "points.json").read_text())
@@ -189,7 +191,7 @@ def test_ctrl_c_and_on(
 
 def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Path) -> None:
     """The workers of a command that is gone save and stop; the other command does what is left."""
-    path = write(tmp_path / "shared.toml", text, "[grid]\ntrain.lr = [1.0, 2.0, 3.0]", epochs=12)
+    path = write(tmp_path / "shared.toml", text, "[grid]\ntrain.lr = [1.0, 2, 3]", epochs=EPOCHS)
     out = tmp_path / "out"
     arguments = (path, "--jobs", "1", "--out", str(out))
     with started(*arguments) as first, started(*arguments) as second:
@@ -201,7 +203,7 @@ def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Pat
     assert second.returncode == 0, said
     wait_for(lambda: not any(kill(pid, 0) for pid in orphans))
     runs = collect(out)
-    assert [len(run.metrics) for run in runs if run.complete] == [12] * 3
+    assert [len(run.metrics) for run in runs if run.complete] == [EPOCHS] * 3
     counted = states(out / "shared")
     assert {counted[(task, "COMPLETE")] for task in range(3)} == {1}
 
@@ -212,7 +214,7 @@ def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Pat
         (("no-such-sweep",), "There is no sweep or TOML file 'no-such-sweep'"),
         (("manual-families", "--jobs", "0"), "--jobs must be between 1 and 1024, got 0"),
         (("manual-families", "--jobs", "two"), "expected a whole number, got 'two'"),
-        (("manual-families", "--noise.std", "2"), "noise.std is what its points differ in"),
+        (("manual-families", "--noise.std", "2"), "noise.std is varied by this sweep"),
         (("manual-families", "--train.epochs", "0"), "train.epochs must be 1 or more, got 0"),
         (("manual-families", "--data.name", "/no/such/text"), "/no/such/text"),
         (("manual-families", "--storage", "nonsense"), "cannot be used"),
@@ -299,11 +301,11 @@ def test_other_data_are_refused(text: Path, tmp_path: Path, capsys: Any) -> None
     (task,) = sweep.read(path).tasks
     config = task.runs[0].config
     folder = tmp_path / "out" / "mine" / f"x-{config.hash()[:12]}"
-    Trainer(config, folder).fit()
+    training.run(config, folder)
     assert RunRecord(folder).summary is not None
     (copy / "train.txt").write_text((text / "train.txt").read_text() + "a new line\n")
     assert in_process("sweep", path, "--out", str(tmp_path / "out")) == 2
-    assert f"{folder} has learnt another text" in capsys.readouterr().err
+    assert f"{folder} was trained on another text" in capsys.readouterr().err
 
 
 def test_workers_that_cannot_work(
@@ -315,6 +317,6 @@ def test_workers_that_cannot_work(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert in_process("sweep", path, "--out", str(out)) == 2
     said = capsys.readouterr().err
-    assert "workers die again and again" in said
-    assert f"What they said is in {out / 'mine' / 'workers.log'}." in said
+    assert "workers keep dying" in said
+    assert f"Their output is in {out / 'mine' / 'workers.log'}." in said
     assert said.count("a worker died (exit code 1)") == 5

@@ -37,7 +37,7 @@ def test_csv_is_alone_on_standard_output(tmp_path: Path, capsys: Any) -> None:
     rows = list(csv.DictReader(io.StringIO(printed.out)))
     assert len(rows) == 36
     assert {len(row) for row in rows} == {18}
-    assert "noisin: b is of no cell" in printed.err
+    assert "noisin: b belongs to no cell" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_csv_is_alone_on_standard_output(tmp_path: Path, capsys: Any) -> None:
         (["table", "three"], "expected a whole number, got 'three'"),
         (["table", "2"], "Table 2 lists noises"),
         (["table", "7", "--runs", "/"], "The paper has no table 7"),
-        (["table", "3", "--runs", "/no/such"], "/no/such is not there"),
+        (["table", "3", "--runs", "/no/such"], "/no/such does not exist"),
         (["table", "3", "--format", "html"], '"text", "markdown", "csv", "latex"'),
     ],
 )

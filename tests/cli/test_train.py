@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from noisin.cli import train
-from noisin.experiments import comparison, figures
+from noisin.experiments import comparison
+from noisin.experiments.pictures import learning_curves
+from noisin.tasks.unit import PERPLEXITY
 from noisin.training import RunRecord
+from noisin.training.scores import in_unit
 from tests.cli.conftest import SMALL
 from tests.cli.run import in_process
 
@@ -52,7 +55,8 @@ def test_the_main_job(small_compare: list[str], tmp_path: Path, capsys: Any) -> 
     for row in rows:
         summary = records[row["run"]].summary
         assert summary is not None
-        assert row["test"] == summary[row["weights"]]["test"]
+        assert row["unit"] == {"name": "perplexity", "per": "word"}
+        assert row["test"] == in_unit(summary[row["weights"]]["test"], PERPLEXITY)
         assert row["counts"] == (row["weights"] == summary["best"]["weights"])
         assert row["gap"] == pytest.approx(row["valid"] - row["train"])
         assert f"{row['test']:.1f}" in printed.out
@@ -118,11 +122,11 @@ def test_a_file_of_ones_own(text: Path, tmp_path: Path, capsys: Any) -> None:
 def test_without_matplotlib(
     small_compare: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(figures, "find_spec", lambda _: None)
+    monkeypatch.setattr(learning_curves, "find_spec", lambda _: None)
     assert in_process(*small_compare, "--train.epochs", "1", *()) == 2, "given twice"
     capsys.readouterr()
     assert in_process(*small_compare) == 0
-    assert "pip install 'noisin[plot]', and the same command again" in capsys.readouterr().out
+    assert "run pip install 'noisin[plot]' and the same command again" in capsys.readouterr().out
 
 
 def test_a_text_too_short(tmp_path: Path, capsys: Any) -> None:

@@ -9,16 +9,21 @@ from typing import Any
 import pytest
 
 from noisin.analysis import claims
-from noisin.analysis.rows import Row
+from noisin.analysis.rows import ClaimRow
 from tests.cli.run import in_process, noisin
+from tests.pairwise import PRODUCTS
 
-GOOD = Row("good", "E[z] = h", "Sec. 3", 0.5, 1.0, "|t| < 5.8", True)
-BAD = Row("bad", "R - R(det) > 0", "Sec. 4", -0.2, 0.01, "> 0", False)
+GOOD = ClaimRow("good", "E[z] = h", "Sec. 3", 0.5, 1.0, "|t| < 5.8", True)
+BAD = ClaimRow("bad", "R - R(det) > 0", "Sec. 4", -0.2, 0.01, "> 0", False)
 
 
 def test_verify_for_real(tmp_path: Path) -> None:
+    """With a quarter of the samples; `make stress` draws them all, as tests/analysis does."""
     picture = tmp_path / "curves.svg"
-    run = noisin("verify", "--json", "--plot", str(picture), "--seed", "7")
+    fewer = (
+        "" if PRODUCTS else "from noisin.analysis import toys; e = toys.effort(0.25); e.__enter__()"
+    )
+    run = noisin("verify", "--json", "--plot", str(picture), "--seed", "7", code=fewer)
     assert run.returncode == 0, run.stderr
     record = json.loads(run.stdout)
     assert record["passed"] is True
@@ -34,7 +39,7 @@ def test_verify_for_real(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "code"), [([GOOD], 0), ([GOOD, BAD], 1)])
 def test_table_and_exit_code(
-    rows: list[Row], code: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    rows: list[ClaimRow], code: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(claims, "verify", lambda *_: rows)
     assert in_process("verify") == code

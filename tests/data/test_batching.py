@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisin.data import Windows
-from noisin.data.batching import SHORTEST
+from noisin.data.batch import SHORTEST
 from noisin.errors import InvalidType, InvalidValue, NoisinError
 
 SETTINGS = st.tuples(
@@ -123,10 +123,10 @@ def test_bad_use() -> None:
     with pytest.raises(InvalidValue, match="seed must be"):
         Windows(ids, 2, 3, seed=-1)
     with pytest.raises(InvalidType, match="float64 of shape"):
-        Windows(np.zeros(100), 2, 3)  # type: ignore[arg-type]
+        Windows(np.zeros(100), 2, 3)
     with pytest.raises(InvalidType, match=r"shape \(10, 10\)"):
         Windows(ids.reshape(10, 10), 2, 3)
-    with pytest.raises(NoisinError, match="varies by epoch"):
+    with pytest.raises(NoisinError, match="the number of windows depends on the epoch"):
         len(Windows(ids, 2, 3, variable=True))
     for start in (1, -3, 100):
         with pytest.raises(InvalidValue, match=f"no window of epoch 0 starts at row {start}"):

@@ -175,7 +175,7 @@ def test_a_cache_that_cannot_be_written(
     (tmp_path / "a file").touch()
     expected = load(folder)
     monkeypatch.setenv("NOISIN_CACHE", str(tmp_path / blocked))
-    with pytest.warns(RuntimeWarning, match="Set NOISIN_CACHE to a folder that can be written"):
+    with pytest.warns(RuntimeWarning, match="Set NOISIN_CACHE to a writable folder"):
         assert same(load(folder), expected)
 
 
@@ -203,7 +203,7 @@ def test_no_room_anywhere(folder: Path, place: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with (
         pytest.warns(RuntimeWarning, match="No space left"),
-        pytest.raises(Unavailable, match="No room for the ids.*No space left"),
+        pytest.raises(Unavailable, match="No space for the ids.*No space left"),
     ):
         load(folder)
 

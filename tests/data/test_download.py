@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from noisin import places
+from noisin._util import places
 from noisin.data import load
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidData, Unavailable
@@ -87,7 +87,7 @@ def test_a_folder_without_it_is_no_obstacle_in_the_environment(
 
 def test_wrong_bytes(served: Path) -> None:
     (served / "test.txt").write_text("something else\n")
-    with pytest.raises(InvalidData, match=r"test.txt is not the expected file.*--data FOLDER"):
+    with pytest.raises(InvalidData, match=r"test.txt is not the expected one.*--data FOLDER"):
         load("ptb")
     assert not (places.cache() / "text" / "ptb" / "test.txt").exists()
 

@@ -16,7 +16,7 @@ SIZE, ROOM = 16 * MIB, 8 * MIB  # of the text, and of the memory to read it in
 PROGRAM = f"""
 import pathlib, resource, sys
 from noisin.data import Windows, load, overlap
-import noisin.data.batching
+import noisin.data.batch
 
 status = pathlib.Path("/proc/self/status").read_text()
 used = int(status.split("VmData:")[1].split()[0]) * 1024

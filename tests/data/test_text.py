@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisin.data import load, text
-from noisin.data.text import Text, split_file, words
+from noisin.data.text import TextStream, split_file, words
 from noisin.errors import InvalidData, NoisinError, Unavailable
 from tests.data.conftest import write_folder
 
@@ -36,15 +36,15 @@ def by_the_rule(whole: str) -> list[str]:
 def test_blocks_do_not_show(whole: str, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "BLOCK", block)
-        read = [word for lines in Text("t", whole.encode()).lines() for word in words(lines)]
+        read = [word for lines in TextStream("t", whole.encode()).lines() for word in words(lines)]
     assert read == by_the_rule(whole)
 
 
 def test_the_hash_is_of_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"abc" * 200_000)
-    assert Text("x", path).sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert Text("x", path, 3, 9).sha256() == hashlib.sha256(b"abcabc").hexdigest()
+    assert TextStream("x", path).sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert TextStream("x", path, 3, 9).sha256() == hashlib.sha256(b"abcabc").hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -109,31 +109,31 @@ def test_the_longest_line() -> None:
     """Exactly so many bytes are fine, wherever the blocks begin."""
     for before in range(0, text.BLOCK, text.BLOCK // 3):
         whole = b"y\n" * before + b"x" * text.LONGEST_LINE + b"\n"
-        assert sum(map(len, Text("t", whole).lines())) == len(whole)
+        assert sum(map(len, TextStream("t", whole).lines())) == len(whole)
         with pytest.raises(InvalidData, match=f"line {before + 1} is longer than"):
-            list(Text("t", b"y\n" * before + b"x" * (text.LONGEST_LINE + 1) + b"\n").lines())
+            list(TextStream("t", b"y\n" * before + b"x" * (text.LONGEST_LINE + 1) + b"\n").lines())
 
 
 def test_lines_are_counted_over_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "BLOCK", 4)
     with pytest.raises(InvalidData, match="line 8 is not UTF-8"):
-        list(Text("t", b"a b\n" * 7 + b"\xff\n").lines())
+        list(TextStream("t", b"a b\n" * 7 + b"\xff\n").lines())
 
 
 def test_the_mark_is_seen_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "BLOCK", 1)
     with pytest.raises(InvalidData, match="byte-order mark"):
-        list(Text("t", b"\xef\xbb\xbfa b\n").lines())
+        list(TextStream("t", b"\xef\xbb\xbfa b\n").lines())
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no.txt: cannot be read: No such file"):
-        Text(str(tmp_path / "no.txt"), tmp_path / "no.txt").sha256()
+        TextStream(str(tmp_path / "no.txt"), tmp_path / "no.txt").sha256()
     with pytest.raises(Unavailable, match="got a folder or a device"):
-        Text(str(tmp_path), tmp_path).sha256()
+        TextStream(str(tmp_path), tmp_path).sha256()
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(Unavailable, match="got a folder or a device"):
-        Text("pipe", tmp_path / "pipe").sha256()
+        TextStream("pipe", tmp_path / "pipe").sha256()
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def test_bad_json(text: str) -> None:
 
 
 def test_bad_use() -> None:
-    with pytest.raises(InvalidValue, match="'c' is not among the 2 words"):
+    with pytest.raises(InvalidValue, match="'c' is not one of the 2 words"):
         Vocabulary(("a", "<eos>")).id("c")
     with pytest.raises(InvalidType, match=r"s.split\(\)"):
         VOCAB.encode("a b")

@@ -1,14 +1,16 @@
-"""Records as the trainer writes them, with perplexities of one's choice."""
+"""Records as the trainer writes them, with given scores: perplexities, or nats and counts."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from noisin.experiments.presets import merge
+from noisin._util.settings import merge
+from noisin.tasks.unit import Unit
 from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
 
@@ -40,25 +42,56 @@ def line(epoch: int, valid: float | None, **other: Any) -> dict[str, Any]:
     return known | other
 
 
+def score(nats: float | None, count: int = 1000) -> dict[str, Any]:
+    """A score as runs since noisin 0.2 have it."""
+    return {"nats": nats, "count": count}
+
+
+def nats_line(epoch: int, valid: float | None, **other: Any) -> dict[str, Any]:
+    """The metrics of an epoch in nats; train is 2 nats below valid, the noisy one 1."""
+    known = {
+        "train": score(None if valid is None else valid - 1),
+        "train_clean": score(None if valid is None else valid - 2),
+        "valid": score(valid),
+    }
+    plain = line(epoch, None)
+    del plain["penalty"]
+    return plain | known | other
+
+
 def write_run(
     folder: Path,
     valid: Sequence[float | None] = (90.0, 70.0, 80.0),
     *,
     complete: bool = True,
     best: dict[str, Any] | None = None,
+    unit: Unit | None = None,
     **settings: Any,
 ) -> RunRecord:
-    """A record with these validation perplexities, complete (test is 0.95 of valid) or not."""
+    """A record with these scores on valid, complete or not.
+
+    Perplexities as noisin 0.1 wrote them, with 0.95 of valid on test; or, with a unit, nats and
+    counts as they are written today, with half a nat less than valid on test.
+    """
     config = RunConfig.parse(merge({"train": {"averaging": "none"}}, settings))
     folder.mkdir(parents=True)
-    (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
+    environment = ENVIRONMENT | ({} if unit is None else {"unit": asdict(unit)})
+    (folder / "environment.json").write_text(json.dumps(environment))
     (folder / "config.json").write_text(config.to_json())
-    lines = [line(i + 1, v) for i, v in enumerate(valid)]
+    write = line if unit is None else nats_line
+    lines = [write(i + 1, v) for i, v in enumerate(valid)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in lines))
     if complete:
-        lowest = min(lines, key=lambda m: math.inf if m["valid"] is None else m["valid"])
-        test = lowest["valid"] and 0.95 * lowest["valid"]
-        summary = lowest | {"weights": "raw", "test": test} | (best or {})
-        content = {"epochs": len(lines), "seconds": 61.0, "best": summary}
+        i = min(range(len(lines)), key=lambda i: math.inf if (value := valid[i]) is None else value)
+        lowest = valid[i]
+        if unit is None:
+            test = lowest and 0.95 * lowest
+        else:
+            test = score(None if lowest is None else lowest - 0.5)
+        found = lines[i] | {"weights": "raw", "test": test, "checkpoint": i + 1} | (best or {})
+        content = {"epochs": len(lines), "seconds": 61.0, "best": found}
+        if unit is not None:
+            content |= {"ended": "epochs", "raw": found, "averaged": None, "last": lines[-1]}
+            content |= {"steps": 300, "tokens": 15000, "parameters": 7, "config": config.hash()}
         (folder / "summary.json").write_text(json.dumps(content))
     return RunRecord(folder)

@@ -16,7 +16,9 @@ import pytest
 from noisin.errors import InvalidValue
 from noisin.experiments import searching
 from noisin.experiments.collection import collect
-from noisin.experiments.run import Run
+from noisin.experiments.records import Run
+from noisin.tasks.unit import PERPLEXITY
+from noisin.training.scores import in_unit
 from tests.experiments.records import line, write_run
 from tests.training import toy
 
@@ -124,8 +126,10 @@ def test_it_is_the_epoch_that_the_trainer_chose(tmp_path: Path) -> None:
     record = toy.fit(tmp_path / "run", train=settings)
     best = only(tmp_path).best
     assert best is not None
-    for name in ("epoch", "weights", "test", "train_clean"):
+    for name in ("epoch", "weights"):
         assert best[name] == record.summary["best"][name]
+    for name in ("test", "train_clean"):
+        assert best[name] == in_unit(record.summary["best"][name], PERPLEXITY)
 
 
 def test_a_run_that_goes_on(tmp_path: Path) -> None:
@@ -188,11 +192,11 @@ def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("config.json", "{", "cannot be understood"),
+        ("config.json", "{", "cannot be parsed"),
         ("config.json", '{"train": {"lr": -1}}', "train.lr must be more than 0"),
         ("metrics.jsonl", "nonsense\n", "metrics.jsonl is damaged"),
-        ("metrics.jsonl", "7\n", "line 1 must be that of epoch 1, got 7"),
-        ("metrics.jsonl", '{"epoch": 2}\n', "line 1 must be that of epoch 1"),
+        ("metrics.jsonl", "7\n", "line 1 must be of epoch 1, got 7"),
+        ("metrics.jsonl", '{"epoch": 2}\n', "line 1 must be of epoch 1"),
         ("metrics.jsonl", '{"epoch": 1, "valid": "low"}\n', "valid must be 0 or more, or null"),
         ("metrics.jsonl", '{"epoch": 1, "valid": true}\n', "valid must be 0 or more, or null"),
         ("metrics.jsonl", '{"epoch": 1, "train": -3}\n', "train must be 0 or more, or null"),
@@ -200,7 +204,7 @@ def test_a_spread_is_the_same_as_gamma_and_as_std(tmp_path: Path) -> None:
         ("metrics.jsonl", f'{{"epoch": 1, "train": 1{"0" * 400}}}\n', "train must be 0 or more"),
         ("metrics.jsonl", "", "is not one of the 0 in metrics.jsonl"),
         ("metrics.jsonl", "[" * 100_000 + "\n", "line 1: it is nested too deeply"),
-        ("summary.json", "[]", "must hold a JSON object"),
+        ("summary.json", "[]", "must contain a JSON object"),
         ("summary.json", "{}", "summary.json is damaged: best is missing. epochs is missing."),
         ("summary.json", summary(epoch=4), "its best epoch, 4, is not one of the 3"),
         ("summary.json", summary(valid=71.0), "its best epoch, 2, is not one of the 3"),
@@ -247,7 +251,7 @@ def test_metrics_without_settings_are_listed(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     (tmp_path / "run" / "config.json").unlink()
     (damaged,) = collect(tmp_path).damaged
-    assert "has metrics.jsonl and no config.json" in damaged.reason
+    assert "has metrics.jsonl but no config.json" in damaged.reason
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
@@ -262,10 +266,10 @@ def test_no_runs(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="nowhere is not there. Name a folder"):
+    with pytest.raises(InvalidValue, match="nowhere does not exist. Name a folder"):
         collect(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidValue, match="file is no folder. Name a folder"):
+    with pytest.raises(InvalidValue, match="file is not a folder. Name a folder"):
         collect(tmp_path / "file")
 
 
@@ -280,11 +284,11 @@ def test_a_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"searching {tmp_path} for runs, 1 folders so far." in notes
     for i in range(20):
         (tmp_path / "others" / f"{i}").mkdir(parents=True)
-    with pytest.raises(InvalidValue, match=r"holds too much to search for runs: stopped in .*/oth"):
+    with pytest.raises(InvalidValue, match=r"is too large to search for runs: stopped in .*/oth"):
         collect(tmp_path)
     assert len(collect(tmp_path / "runs")) == 30
     monkeypatch.setattr(searching, "MOST_NAMES", 100)
-    with pytest.raises(InvalidValue, match=r"Name the folder that the runs are in"):
+    with pytest.raises(InvalidValue, match=r"Name the folder that contains the runs"):
         collect(tmp_path / "runs")
 
 
@@ -294,7 +298,7 @@ def test_a_whole_disk_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     visited: list[str] = []
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: visited.append(str(path)) or scandir(path))
-    with pytest.raises(InvalidValue, match="^/ holds too much to search for runs"):
+    with pytest.raises(InvalidValue, match="^/ is too large to search for runs"):
         collect("/")
     assert len(visited) == 201
     assert not [path for path in visited if path.startswith(("/proc", "/sys", "/dev/"))]

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from noisin.errors import InvalidValue
-from noisin.experiments import axes, figure1
 from noisin.experiments.collection import collect
+from noisin.experiments.paper import figure1
+from noisin.experiments.pictures import axes
 from tests.cli.run import in_process, noisin
 from tests.experiments.records import write_run
 
@@ -128,7 +129,7 @@ def test_the_run_that_lacks_is_damaged(tmp_path: Path, capsys: Any) -> None:
     assert in_process("figure", "1", "--runs", str(tmp_path)) == 2
     said = capsys.readouterr()
     assert said.out.startswith("left out: clean: ")
-    assert "has no clean run of it" in said.err
+    assert "has no clean run with" in said.err
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_the_run_that_lacks_is_damaged(tmp_path: Path, capsys: Any) -> None:
     [
         (["2"], "The paper has one figure, so its number must be 1, got 2."),
         (["one"], "expected a whole number, got 'one'"),
-        (["1", "--runs", "/no/such"], "/no/such is not there. Name a folder"),
+        (["1", "--runs", "/no/such"], "/no/such does not exist. Name a folder"),
         (["1", "--out", "figure.pdf"], "--out must be a file ending in .svg or .png"),
         (["1", "--out", "/no/such/figure.svg"], "cannot write /no/such/figure.svg"),
     ],

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from noisin._util.wording import printable
 from noisin.experiments import formats
 from noisin.experiments.formats import Sheet
-from noisin.wording import printable
 
 NASTY = [
     *("<script>alert(1)</script>", "a|b", "a\\|b", "*x*", "_x_", "`x`", "[x](y)", "# x", "&amp;"),

@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
-from noisin import noise, parameters
+from noisin import noise
 from noisin.experiments import tags
 from noisin.experiments.collection import collect
-from noisin.experiments.points import Point, Task, tasks
+from noisin.experiments.group import PointGroup, TaskGroup, tasks
 from noisin.experiments.seeds import Mean
+from noisin.noise import ranges
 from tests.experiments.records import write_run
 
 
-def only_task(folder: Path) -> Task:
+def only_task(folder: Path) -> TaskGroup:
     (task,) = tasks(collect(folder))
     return task
 
 
-def only_point(folder: Path) -> Point:
+def only_point(folder: Path) -> PointGroup:
     (point,) = only_task(folder).points
     return point
 
@@ -86,6 +87,7 @@ def test_what_is_infinite_has_no_mean(tmp_path: Path) -> None:
     write_run(tmp_path / "b", (None,), seed=2)
     assert only_point(tmp_path).valid is None
     assert Mean.of([1.7e308, 1.7e308]) == Mean(math.inf, None, 2)
+    assert Mean.of([1.7e308, -1.7e308]) == Mean(math.inf, None, 2), "its spread is infinite"
 
 
 def test_points_of_a_task_are_sorted_by_validation(tmp_path: Path) -> None:
@@ -144,9 +146,9 @@ def test_a_label_tells_what_is_out_of_line(tmp_path: Path) -> None:
 def test_gamma_and_std_are_those_of_the_noise(family: str, tmp_path: Path) -> None:
     law = noise.FAMILIES[family].__name__
     drawn = noise.FAMILIES[family](0.7)
-    assert parameters.std(law, 0.7) == pytest.approx(drawn.std)
-    assert parameters.gamma(law, drawn.std) == pytest.approx(0.7)
-    assert parameters.gamma(law, 0.3) == noise.FAMILIES[family].from_variance(0.09).gamma
+    assert ranges.std(law, 0.7) == pytest.approx(drawn.std)
+    assert ranges.gamma(law, drawn.std) == pytest.approx(0.7)
+    assert ranges.gamma(law, 0.3) == noise.FAMILIES[family].from_variance(0.09).gamma
     write_run(tmp_path / "gamma", noise={"family": family, "gamma": 0.7})
     write_run(tmp_path / "std", noise={"family": family, "std": drawn.std})
     for point in only_task(tmp_path).points:

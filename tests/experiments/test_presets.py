@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from noisin.errors import NoisinError
-from noisin.experiments import presets, recipes
+from noisin.experiments import presets
+from noisin.experiments.paper import recipes
 from noisin.training.config import RunConfig
 
 DOCS = Path(__file__).parents[2] / "docs" / "command-line.md"
@@ -35,7 +36,7 @@ def test_each_preset_is_whole(name: str) -> None:
     configs = presets.read(name).configs()
     assert configs
     first = next(iter(configs.values()))
-    assert first.data.name in ("manual", "ptb", "wikitext-2")
+    assert first.data.name in ("manual", "jsb", "ptb", "wikitext-2")
     assert name == "compare" or list(configs) == [name]
 
 
@@ -68,17 +69,17 @@ def test_a_file_of_the_name_of_a_preset(tmp_path: Path) -> None:
         (b"seed = ", "is not TOML"),
         (b"\xff\xfe", "is not TOML"),
         (b"[" * 100_000, "is not TOML"),
-        (b"sead = 3", "sead is no setting. Did you mean seed?"),
+        (b"sead = 3", "sead is not a setting. Did you mean seed?"),
         (b"[train]\nepochs = true", "train.epochs must be a whole number, got True"),
         (b"[train]\nlr = nan", "train.lr must be a finite number"),
         (b"train = 3", "train must be a section of settings, got 3"),
         (b"noise = 3", "noise must be a section of settings, got 3"),
         (b"base = 3", "base must be a preset"),
         (b'base = "ptb"', "base must be a preset"),
-        (b"compare = 3", r"\[compare\] must hold sections"),
-        (b"[compare]\na = 3", r"\[compare\] must hold sections"),
+        (b"compare = 3", r"\[compare\] must contain sections"),
+        (b"[compare]\na = 3", r"\[compare\] must contain sections"),
         (b'[compare."../a"]\nseed = 3', "named by letters, digits"),
-        (b"[compare.a]\nsead = 3", "bad: a: .*sead is no setting"),
+        (b"[compare.a]\nsead = 3", "bad: a: .*sead is not a setting"),
     ],
 )
 def test_bad_files(content: bytes, message: str, tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_the_file_in_the_docs(tmp_path: Path) -> None:
 
 
 def test_the_names_are_those_of_files_and_recipes() -> None:
-    assert set(presets.names()) == {"compare", "manual", *recipes.RECIPES}
+    assert set(presets.names()) == {"compare", "manual", "jsb", *recipes.RECIPES}
     assert len(presets.names()) == len(set(presets.names()))
 
 
@@ -158,6 +159,6 @@ def test_a_name_that_is_nearly_right(name: str, meant: str, tmp_path: Path) -> N
 
 
 def test_a_name_that_is_far_off_is_told_the_pattern() -> None:
-    with pytest.raises(NoisinError, match="There are: compare, manual, figure1") as caught:
+    with pytest.raises(NoisinError, match="Available: compare, jsb, manual, figure1") as caught:
         presets.read("xyz")
     assert len(str(caught.value)) < 500

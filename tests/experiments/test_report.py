@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from noisin.experiments import charts, palette, report, svg
 from noisin.experiments.collection import collect
-from noisin.experiments.points import tasks
+from noisin.experiments.group import tasks
+from noisin.experiments.pictures import charts, palette
+from noisin.experiments.report import page, svg
 from tests.cli.run import in_process, noisin
 from tests.experiments.records import write_run
 
@@ -38,7 +39,7 @@ class Elements(HTMLParser):
 
 
 def render(folder: Path) -> str:
-    return report.render(collect(folder), folder)
+    return page.render(collect(folder), folder)
 
 
 def write_three(folder: Path) -> None:
@@ -134,7 +135,7 @@ def test_nothing_but_damaged_records(tmp_path: Path) -> None:
     (tmp_path / "bad" / "config.json").write_text("{")
     text = Elements(render(tmp_path)).text
     assert "There are no runs here yet" in text
-    assert "config.json cannot be understood" in text
+    assert "config.json cannot be parsed" in text
 
 
 def test_records_at_the_edge(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_records_at_the_edge(tmp_path: Path) -> None:
     write_run(tmp_path / "huge2", (1.7e308, 1e300), noise={"gamma": 3.0}, seed=1)
     write_run(tmp_path / "none", (80.0,), noise={"gamma": 0.0})
     text = Elements(render(tmp_path)).text
-    assert "No epoch is over yet." in text
+    assert "No epoch is complete yet." in text
     assert "1e+300" in text
 
 
@@ -235,7 +236,7 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["/no/such"], "/no/such is not there. Name a folder with runs"),
+        (["/no/such"], "/no/such does not exist. Name a folder with runs"),
         ([".", "--out", "page.pdf"], "--out must be a file ending in .html, got page.pdf."),
         (["HERE", "--out", "/no/such/page.html"], "cannot write /no/such/page.html"),
     ],

@@ -13,15 +13,17 @@ from typing import Any
 
 import pytest
 
+from noisin._util.settings import merge
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
-from noisin.experiments import paper, recipes, sheets, tables, tags
+from noisin.experiments import tags
 from noisin.experiments.collection import Collection, collect
-from noisin.experiments.presets import merge
-from noisin.experiments.run import point
+from noisin.experiments.paper import recipes, results, sheets, tables
+from noisin.experiments.records import point
 from noisin.experiments.seeds import Mean
-from noisin.training import Trainer
+from noisin.training import RunConfig
 from noisin.training.record import RunRecord
+from noisin.training.scores import in_unit
 from tests.experiments import records
 from tests.training import toy
 
@@ -43,7 +45,7 @@ def write(
     return record
 
 
-def line(folder: Path, recipe: str = GAUSSIAN) -> tables.Line:
+def line(folder: Path, recipe: str = GAUSSIAN) -> tables.TableLine:
     (found,) = (
         line for line in tables.compare(3, collect(folder)).lines if line.result.recipe == recipe
     )
@@ -71,18 +73,21 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = dataclasses.replace(toy.corpus(), sha256=DATASETS["ptb"].digest)
     for seed in (1, 2):
         flags = {"seed": seed, "threads": 1, "train": {"epochs": 1, "clean_tokens": 0}}
-        config = recipes.RunConfig.parse(merge(recipes.RECIPES[GAUSSIAN], flags))
-        Trainer(config, out / f"seed-{seed}").fit(text)
+        config = RunConfig.parse(merge(recipes.RECIPES[GAUSSIAN], flags))
+        toy.train(config, out / f"seed-{seed}", text)
     return out
 
 
 def test_runs_of_the_trainer(trained: Path) -> None:
     found = result(trained)
     summaries = [RunRecord(trained / f"seed-{seed}").summary or {} for seed in (1, 2)]
-    tests = [summary["best"]["test"] for summary in summaries]
+    tests, valid = (
+        [in_unit(summary["best"][split], found.runs[0].unit) or math.nan for summary in summaries]
+        for split in ("test", "valid")
+    )
     assert found.test == Mean(statistics.mean(tests), statistics.stdev(tests), 2)
     assert found.dev is not None
-    assert found.dev.mean == statistics.mean(summary["best"]["valid"] for summary in summaries)
+    assert found.dev.mean == statistics.mean(valid)
     assert [run.name for run in found.runs] == ["seed-1", "seed-2"]
     assert (found.epochs, found.limit) == ((1, 1), 200)
     assert found.notes == (tags.STILL_FALLING, tables.FEWER_EPOCHS)
@@ -102,7 +107,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     for number in (3, 4):
         comparison = tables.compare(number, Collection())
         assert [found.cell for found in comparison.lines] == [
-            cell for cell in paper.CELLS if cell.table == number
+            cell for cell in results.CELLS if cell.table == number
         ]
         assert all(found.result.runs == () for found in comparison.lines)
         shown = sheets.show(number, collect(tmp_path))
@@ -148,7 +153,7 @@ def test_what_does_not(change: dict[str, Any], told: str, tmp_path: Path) -> Non
     write(tmp_path / "a", **change)
     assert all(found.result.runs == () for found in tables.compare(3, collect(tmp_path)).lines)
     shown = sheets.show(3, collect(tmp_path))
-    assert f"is of no cell: against ptb-medium-gaussian, {told}." in shown
+    assert f"belongs to no cell: against ptb-medium-gaussian, {told}." in shown
 
 
 def test_another_text(tmp_path: Path) -> None:
@@ -157,13 +162,14 @@ def test_another_text(tmp_path: Path) -> None:
     write(tmp_path / "b").write("environment.json", {})
     assert result(tmp_path).runs == ()
     shown = sheets.show(3, collect(tmp_path))
-    assert shown.count("settings are those of ptb-medium-gaussian, and its text is another") == 2
+    assert shown.count("settings are those of ptb-medium-gaussian, but its text is another") == 2
 
 
 def test_runs_of_other_tables_are_counted(tmp_path: Path) -> None:
     write(tmp_path / "a", "wt2-medium", text="wikitext-2")
-    assert "Runs of no cell of this table, besides: 1." in sheets.show(3, collect(tmp_path))
-    assert "of no cell" not in sheets.show(4, collect(tmp_path))
+    shown = sheets.show(3, collect(tmp_path))
+    assert "Other runs that belong to no cell of this table: 1." in shown
+    assert "to no cell" not in sheets.show(4, collect(tmp_path))
     (found,) = (n for n in tables.compare(4, collect(tmp_path)).lines if n.result.runs)
     assert (found.cell.row, found.cell.size) == ("None", "medium")
 
@@ -172,8 +178,8 @@ def test_many_others_are_not_listed_one_by_one(tmp_path: Path) -> None:
     for i in range(12):
         write(tmp_path / f"{i}", noise={"gamma": 0.1}, seed=i)
     shown = sheets.show(3, collect(tmp_path))
-    assert shown.count("is of no cell") == sheets.MOST
-    assert "besides: 2." in shown
+    assert shown.count("belongs to no cell") == sheets.MOST
+    assert "this table: 2." in shown
 
 
 @pytest.mark.parametrize(
@@ -193,25 +199,28 @@ def test_no_two_recipes_are_alike() -> None:
     assert len(keys) == len(recipes.RECIPES)
 
 
-@pytest.mark.parametrize("cell", paper.CELLS[::7], ids=recipes.name_of)
-def test_a_run_reaches_its_cell(cell: paper.Cell, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cell", results.CELLS[::7], ids=recipes.name_of)
+def test_a_run_reaches_its_cell(cell: results.TableCell, tmp_path: Path) -> None:
     write(tmp_path / "a", recipes.name_of(cell), text=cell.corpus)
     (found,) = (n for n in tables.compare(cell.table, collect(tmp_path)).lines if n.result.runs)
     assert found.cell is cell
     assert found.difference == pytest.approx(0.95 * 70 - cell.test)
 
 
-def test_the_recurrent_reading_of_dropout(tmp_path: Path) -> None:
-    """That on the recurrent state has a line of its own, where there are runs of it."""
-    assert "(recurrent)" not in sheets.show(3, Collection())
-    write(tmp_path / "a", "ptb-medium-recurrent-dropout-beta")
+@pytest.mark.parametrize(
+    ("reading", "mark"), [("recurrent-dropout", "(recurrent)"), ("gate-dropout", "(gates)")]
+)
+def test_the_other_readings_of_dropout(reading: str, mark: str, tmp_path: Path) -> None:
+    """Each has its own line where there are runs of it."""
+    assert mark not in sheets.show(3, Collection())
+    write(tmp_path / "a", f"ptb-medium-{reading}-beta")
     shown = sheets.show(3, collect(tmp_path)).splitlines()
-    place = next(i for i, text in enumerate(shown) if text.startswith("D + Beta (recurrent)"))
+    place = next(i for i, text in enumerate(shown) if text.startswith(f"D + Beta {mark}"))
     assert shown[place - 1].split()[:3] == ["D", "+", "Beta"]
     assert "missing" in shown[place - 1]
     assert " 69.2 " in shown[place], "the same cell of the paper"
-    assert any(text.startswith("(recurrent): another reading") for text in shown)
-    assert result(tmp_path, "ptb-medium-recurrent-dropout-beta").runs[0].name == "a"
+    assert any(text.startswith(f"{mark}: another reading") for text in shown)
+    assert result(tmp_path, f"ptb-medium-{reading}-beta").runs[0].name == "a"
 
 
 # What they come to
@@ -327,19 +336,19 @@ def test_numbers_of_no_table(number: int, message: str) -> None:
 def test_the_last_table() -> None:
     for form in ("text", "markdown", "latex", "csv"):
         shown = sheets.show(5, Collection(), form)
-        for system in paper.SYSTEMS:
+        for system in results.SYSTEMS:
             assert str(system.test) in shown
         assert shown.count("copied error") == 2
     rows = list(csv.DictReader(io.StringIO(sheets.show(5, Collection(), "csv"))))
     assert [(r["citation"], r["paper_dev"]) for r in rows] == [
-        (s.citation or "", str(s.dev) if s.dev else "") for s in paper.SYSTEMS
+        (s.citation or "", str(s.dev) if s.dev else "") for s in results.SYSTEMS
     ]
     assert all(r["dev"] == r["test"] == "" for r in rows)
 
 
 @pytest.mark.parametrize("number", [3, 4])
 def test_every_format_has_every_cell(number: int) -> None:
-    cells = [cell for cell in paper.CELLS if cell.table == number]
+    cells = [cell for cell in results.CELLS if cell.table == number]
     shown = {
         form: sheets.show(number, Collection(), form) for form in ("text", "markdown", "latex")
     }
@@ -365,7 +374,7 @@ def test_hostile_names_do_no_harm(tmp_path: Path) -> None:
         write(tmp_path / name, seed=len(name), noise={"gamma": 0.7})
     assert "\\<script\\>" in sheets.show(3, collect(tmp_path), "markdown")
     assert r"a\_b \& 5\%\textbackslash{}x\{" in sheets.show(3, collect(tmp_path), "latex")
-    assert "a b is of no cell" in sheets.show(3, collect(tmp_path), "text")
+    assert "a b belongs to no cell" in sheets.show(3, collect(tmp_path), "text")
     write(tmp_path / 'x,"y\nz')
     assert row(tmp_path, "Gaussian")["runs"] == 'x,"y\nz'
 

@@ -109,7 +109,7 @@ def test_prompts() -> None:
 
 def test_unknown_words_without_unk_are_refused() -> None:
     vocab = Vocabulary(("the", "cat", "sat", "<eos>", "dog", "mat"))
-    with pytest.raises(NoisinError, match="'bird' is not among the 6 words"):
+    with pytest.raises(NoisinError, match="'bird' is not one of the 6 words"):
         generate(model(), vocab, "the bird")
 
 
@@ -127,7 +127,7 @@ def test_unknown_words_without_unk_are_refused() -> None:
         ({"seed": -1}, "seed .* got -1"),
         ({"seed": 2**63}, "seed"),
         ({"prompt": ["the"]}, "prompt must be a string, got list"),
-        ({"vocab": Vocabulary(("<eos>",))}, "made for 6 words, and the vocabulary has 1"),
+        ({"vocab": Vocabulary(("<eos>",))}, "the model has 6 words, and the vocabulary has 1"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
@@ -142,7 +142,7 @@ def test_a_model_that_diverged_is_refused() -> None:
     with pytest.raises(Unsupported, match="weights have diverged"):
         generate(lm, VOCAB)
     with pytest.raises(InvalidType, match="expected a LanguageModel, got Linear"):
-        generate(torch.nn.Linear(1, 1), VOCAB)  # type: ignore[arg-type]
+        generate(torch.nn.Linear(1, 1), VOCAB)
 
 
 def test_more_words_than_there_are_is_all_of_them() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -13,7 +15,7 @@ from noisin import noise
 from noisin.regularizers import DropoutLSTMCell, Masks
 
 T, N, I, H, KEEP = 5, 2, 3, 4, 0.6  # noqa: E741
-D64 = {"dtype": torch.float64}
+D64: dict[str, Any] = {"dtype": torch.float64}
 
 
 @pytest.fixture

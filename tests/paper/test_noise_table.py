@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from noisin import noise
-from noisin.experiments import paper
+from noisin.experiments.paper import results
 
 DELTA = 0.5772156649015329
 GAMMA, ALPHA = 0.7, 2.5
@@ -75,9 +75,9 @@ def test_row(row: str) -> None:
     assert type(ours) is noise.FAMILIES[row]
 
 
-def stds(corpus: paper.CorpusName, size: paper.SizeName) -> dict[str, float]:
+def stds(corpus: results.CorpusName, size: results.SizeName) -> dict[str, float]:
     """Of the noises in one column of the results, without dropout, as the noises have it."""
-    column = [c for c in paper.CELLS if (c.corpus, c.size, c.dropout) == (corpus, size, False)]
+    column = [c for c in results.CELLS if (c.corpus, c.size, c.dropout) == (corpus, size, False)]
     return {c.family: round(noise.FAMILIES[c.family](c.gamma).std, 2) for c in column if c.family}
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from noisin import noise, parameters
+from noisin import noise
 from noisin.errors import InvalidValue
-from noisin.experiments import paper
-from noisin.experiments.paper import CELLS, CLAIMS, NOTES, SYSTEMS, Cell
+from noisin.experiments.paper import results
+from noisin.experiments.paper.results import CELLS, CLAIMS, NOTES, SYSTEMS, TableCell
+from noisin.noise import ranges
 
 NUMBER = r"-?\d+(?:\.\d+)?"
 
@@ -129,16 +130,16 @@ def test_which_percentages_stand_where(source: str) -> None:
 
 def test_three_of_four_percentages_compare_a_large_model_with_a_medium_one() -> None:
     for claim in CLAIMS:
-        assert round(paper.gain(claim.better, claim.worse), 1) == claim.percent
+        assert round(results.gain(claim.better, claim.worse), 1) == claim.percent
     assert [claim.like_with_like for claim in CLAIMS] == [False, False, True, False]
 
 
 def test_gains_like_with_like() -> None:
     gains = {
         (corpus, dropout): tuple(
-            round(paper.best_gain(corpus, size, dropout), 1) for size in paper.HIDDEN_SIZES
+            round(results.best_gain(corpus, size, dropout), 1) for size in results.HIDDEN_SIZES
         )
-        for corpus in paper.TITLES
+        for corpus in results.TITLES
         for dropout in (False, True)
     }
     assert gains == {
@@ -150,7 +151,7 @@ def test_gains_like_with_like() -> None:
 
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: note.text[:40])
-def test_the_notes_quote_the_tables(note: paper.Note) -> None:
+def test_the_notes_quote_the_tables(note: results.PaperNote) -> None:
     """Each "a > b" holds of two perplexities of the table, and each percentage is a gain."""
     cells = [cell for cell in CELLS if cell.table == note.table]
     perplexities = {str(p) for cell in cells for p in (cell.dev, cell.test)}
@@ -158,14 +159,14 @@ def test_the_notes_quote_the_tables(note: paper.Note) -> None:
         assert {above, below} <= perplexities
         assert float(above) > float(below)
     gains = {
-        f"{paper.best_gain(cells[0].corpus, size, dropout):.1f}"
-        for size in paper.HIDDEN_SIZES
+        f"{results.best_gain(cells[0].corpus, size, dropout):.1f}"
+        for size in results.HIDDEN_SIZES
         for dropout in (False, True)
     } | {str(claim.percent) for claim in CLAIMS}
     assert set(re.findall(r"(\d+\.\d) %", note.text)) <= gains
 
 
-def column(table: int, size: str, dropout: bool) -> list[Cell]:
+def column(table: int, size: str, dropout: bool) -> list[TableCell]:
     return [c for c in CELLS if (c.table, c.size, c.dropout) == (table, size, dropout)]
 
 
@@ -214,12 +215,14 @@ def test_std() -> None:
             assert cell.std is None
         else:
             assert cell.std == noise.FAMILIES[cell.family](cell.gamma).std
-    for law in parameters.RANGES:
+    for law in ranges.RANGES:
         for gamma in (0.1, 0.33, 1.0):
-            assert parameters.std(law, gamma) == getattr(noise, law)(gamma).std
+            assert ranges.std(law, gamma) == getattr(noise, law)(gamma).std
 
 
 def test_a_cell_that_is_not_there() -> None:
-    assert all(paper.cell(c.corpus, c.size, dropout=c.dropout, family=c.family) is c for c in CELLS)
+    assert all(
+        results.cell(c.corpus, c.size, dropout=c.dropout, family=c.family) is c for c in CELLS
+    )
     with pytest.raises(InvalidValue, match="no such cell: corpus='ptb', size='small'"):
-        paper.cell("ptb", "small")
+        results.cell("ptb", "small")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -26,11 +27,11 @@ class Tied(nn.Module):
         self.decoder = nn.Linear(4, 7)
         self.decoder.weight = self.embedding.weight
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return self.decoder(self.rnn(self.embedding(x))[0])
 
 
-def iterates(model: nn.Module, steps: int):
+def iterates(model: nn.Module, steps: int) -> Any:
     """Move the parameters as SGD would."""
     generator = torch.Generator().manual_seed(3)
     for _ in range(steps):
@@ -45,7 +46,7 @@ def values(model: nn.Module) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_it_is_the_mean_of_the_iterates(dtype):
+def test_it_is_the_mean_of_the_iterates(dtype: torch.dtype) -> None:
     model = Tied().to(dtype)
     average, oracle = Average(model.parameters()), AveragedModel(model)
     history = []
@@ -65,7 +66,7 @@ def test_it_is_the_mean_of_the_iterates(dtype):
             torch.testing.assert_close(found.double(), mean, rtol=tolerance, atol=tolerance)
 
 
-def test_the_first_update_is_the_iterate_itself():
+def test_the_first_update_is_the_iterate_itself() -> None:
     model = Tied()
     average = Average(model.parameters())
     (first,) = iterates(model, steps=1)
@@ -75,7 +76,7 @@ def test_the_first_update_is_the_iterate_itself():
         assert all(map(torch.equal, values(model), first))
 
 
-def test_weights_come_back_bit_for_bit_whatever_happens_within():
+def test_weights_come_back_bit_for_bit_whatever_happens_within() -> None:
     model = Tied()
     average = Average(model.parameters())
     for _ in iterates(model, steps=3):
@@ -96,7 +97,7 @@ def test_weights_come_back_bit_for_bit_whatever_happens_within():
         assert all(map(torch.equal, values(model), inside))
 
 
-def test_a_tied_weight_stays_tied_and_counts_once():
+def test_a_tied_weight_stays_tied_and_counts_once() -> None:
     model = Tied()
     average = Average([*model.parameters(), model.decoder.weight])
     for _ in iterates(model, steps=2):
@@ -106,7 +107,7 @@ def test_a_tied_weight_stays_tied_and_counts_once():
         assert model.decoder.weight is model.embedding.weight
 
 
-def test_before_the_first_update_nothing_is_held_and_nothing_applied():
+def test_before_the_first_update_nothing_is_held_and_nothing_applied() -> None:
     model = Tied()
     average = Average(model.parameters())
     assert average.state_dict() == {"count": 0, "means": []}
@@ -120,12 +121,12 @@ class Operations(TorchDispatchMode):
         super().__init__()
         self.names: list[str] = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.names.append(func._overloadpacket.__name__)
         return func(*args, **(kwargs or {}))
 
 
-def test_an_update_is_one_call_for_all_parameters():
+def test_an_update_is_one_call_for_all_parameters() -> None:
     model = Tied()
     average = Average(model.parameters())
     average.update()
@@ -134,7 +135,7 @@ def test_an_update_is_one_call_for_all_parameters():
     assert operations.names == ["_foreach_lerp_"]
 
 
-def test_it_trains_on_after_it_was_applied():
+def test_it_trains_on_after_it_was_applied() -> None:
     """The optimizer and the graph see nothing of it."""
     torch.manual_seed(0)
     model, x = Tied(), torch.randint(7, (5, 2))
@@ -159,7 +160,7 @@ def test_it_trains_on_after_it_was_applied():
 
 
 @pytest.mark.parametrize("steps", [0, 4])
-def test_a_saved_average_goes_on_as_if_nothing_had_happened(steps):
+def test_a_saved_average_goes_on_as_if_nothing_had_happened(steps: int) -> None:
     model = Tied()
     average = Average(model.parameters())
     for _ in iterates(model, steps):
@@ -193,7 +194,7 @@ WEIGHT = nn.Parameter(torch.zeros(2, 3))
         ([torch.arange(3)], InvalidType, "Average: expected floating-point tensors, got torch.int64. Pass model.parameters()."),
     ],
 )  # fmt: skip
-def test_errors_of_the_parameters(parameters, error, message):
+def test_errors_of_the_parameters(parameters: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         Average(parameters)
 
@@ -206,7 +207,7 @@ def test_errors_of_the_parameters(parameters, error, message):
         ({"count": 0, "means": [torch.zeros(2, 3)]}, "[(2, 3)] after 0 updates", "[]"),
     ],
 )
-def test_a_state_of_another_model_is_refused(state, given, expected):
+def test_a_state_of_another_model_is_refused(state: Any, given: Any, expected: Any) -> None:
     average = Average([WEIGHT])
     average.update()
     message = (
@@ -218,7 +219,7 @@ def test_a_state_of_another_model_is_refused(state, given, expected):
     assert average.count == 1
 
 
-def test_updating_within_is_refused():
+def test_updating_within_is_refused() -> None:
     average = Average([WEIGHT])
     average.update()
     message = (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from noisin._util.files import sha256
 from noisin.errors import InvalidValue, Unsupported
 from noisin.training.checkpoint import Checkpoints, Damaged
-from noisin.training.files import sha256
-from noisin.training.run import load_weights
+from noisin.training.state import load_weights
 
 RUN = {"config": "a", "data": "b", "vocabulary": "c"}
 
@@ -61,7 +61,8 @@ def test_what_is_saved_is_loaded(checkpoints: Checkpoints) -> None:
 
 def test_the_last_two_and_the_best_are_kept(checkpoints: Checkpoints) -> None:
     """And the best that the last but one knew, in case that the last is damaged."""
-    best, kept = {}, []
+    best: dict[str, int] = {}
+    kept = []
     for step, improves in enumerate([True, False, False, True, False, True, True], start=1):
         best = save(checkpoints, step, best, ["raw"] if improves else [])
         kept.append(checkpoints.numbers())
@@ -139,8 +140,8 @@ def test_a_manifest_under_another_number(checkpoints: Checkpoints) -> None:
 
 def test_another_format(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     save(checkpoints, 1)
-    monkeypatch.setattr("noisin.training.checkpoint.FORMAT", 3)
-    with pytest.raises(Damaged, match="it has format 2, and this noisin knows 3"):
+    monkeypatch.setattr("noisin.training.checkpoint.FORMATS", (1, 2))
+    with pytest.raises(Damaged, match="it has format 3; this version reads 1 and 2"):
         checkpoints.load(1)
 
 
@@ -164,6 +165,6 @@ def test_weights_of_another_version() -> None:
     """The same settings, and yet other weights."""
 
     weights = {"w": torch.zeros(2), "b": torch.zeros(3)}
-    with pytest.raises(Unsupported, match=r"other weights than the model \(b first\)"):
+    with pytest.raises(Unsupported, match=r"do not match the model \(first difference: b\)"):
         load_weights(weights, {"w": torch.ones(2), "b": torch.ones(4)})
     assert not weights["w"].any()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from noisin._util.files import sha256
 from noisin.errors import NoisinError
-from noisin.training.files import sha256
 from tests.training import toy
 
 TEXT = toy.corpus()
@@ -66,7 +66,7 @@ def test_another_run_is_refused(remains: str, other: str, complete: Path, tmp_pa
     out = shutil.copytree(complete, tmp_path / "run")
     REMAINS[remains](out)
     before = contents(out)
-    with pytest.raises(NoisinError, match="holds a run with other settings: .* another folder"):
+    with pytest.raises(NoisinError, match="contains a run with other settings: .* another folder"):
         toy.fit(out, text=TEXT, **OTHERS[other])
     assert contents(out) == before
 
@@ -76,7 +76,7 @@ def test_another_text_is_refused(remains: str, complete: Path, tmp_path: Path) -
     out = shutil.copytree(complete, tmp_path / "run")
     REMAINS[remains](out)
     before = contents(out)
-    with pytest.raises(NoisinError, match="holds a run on other data: .* another folder"):
+    with pytest.raises(NoisinError, match="contains a run on other data: .* another folder"):
         toy.fit(out, text=toy.corpus(seed=1), **SAME)
     assert contents(out) == before
 
@@ -127,7 +127,7 @@ def test_metrics_without_settings(complete: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     out.mkdir()
     shutil.copy(complete / "metrics.jsonl", out)
-    with pytest.raises(NoisinError, match=r"has metrics.jsonl of a run and no config.json"):
+    with pytest.raises(NoisinError, match=r"has the metrics.jsonl of a run but no config.json"):
         toy.fit(out, text=TEXT, **SAME)
     assert contents(out) == {k: v for k, v in contents(complete).items() if k == "metrics.jsonl"}
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
+from noisin._util.files import write_atomically
+from noisin._util.lock import locked
 from noisin.errors import InvalidValue, Unavailable, Unsupported
+from noisin.tasks.unit import PERPLEXITY
 from noisin.training import RunRecord
 from noisin.training.config import RunConfig, ScheduleConfig, TrainConfig
-from noisin.training.course import Course, noise_share
-from noisin.training.environment import changes, environment
-from noisin.training.files import write_atomically
-from noisin.training.lock import locked
-from noisin.training.progress import Quiet, Status
-from noisin.training.signals import Interrupted, caught
+from noisin.training.runtime.environment import changes, environment
+from noisin.training.runtime.progress import Quiet, Status
+from noisin.training.runtime.signals import Interrupted, caught
+from noisin.training.schedule import Schedule, in_nats, noise_share
 from tests.experiments.records import line
 
 
@@ -72,11 +73,11 @@ def test_metrics_are_lines_of_json(record: RunRecord) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", "{", "config.json cannot be understood"),
-        ("config.json", "[]", "must hold settings by name"),
-        ("config.json", '{"sead": 3}', "sead is no setting. Did you mean seed?"),
-        ("summary.json", "{", "summary.json cannot be read: it is damaged .* whole file back"),
-        ("environment.json", "3", "environment.json must hold a JSON object, got 3"),
+        ("config.json", "{", "config.json cannot be parsed"),
+        ("config.json", "[]", "must contain settings by name"),
+        ("config.json", '{"sead": 3}', "sead is not a setting. Did you mean seed?"),
+        ("summary.json", "{", "summary.json cannot be read: it is damaged .* Restore the whole"),
+        ("environment.json", "3", "environment.json must contain a JSON object, got 3"),
         ("metrics.jsonl", "nonsense\n{}\n", "metrics.jsonl is damaged"),
         ("vocabulary.json", "{}", "vocabulary.json: is damaged"),
     ],
@@ -98,7 +99,7 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
-    refused = pytest.raises(Unsupported, match=rf"another process \(number {os.getpid()}\)")
+    refused = pytest.raises(Unsupported, match=rf"another process \(PID {os.getpid()}\)")
     with locked(tmp_path), refused, locked(tmp_path):
         pass
     with locked(tmp_path):
@@ -163,11 +164,11 @@ def test_in_a_thread_nothing_is_caught() -> None:
 def test_without_a_display_notes_are_warnings() -> None:
     quiet = Quiet()
     quiet.begin("run")
-    quiet.status(Status(1, 2, 3.0, 4.0, 0.5, 6.0))
-    quiet.epoch({})
+    quiet.status(Status(1, 2, PERPLEXITY, 3.0, 4.0, 0.5, 6.0))
+    quiet.epoch({}, PERPLEXITY)
     quiet.end()
-    with pytest.warns(UserWarning, match="passing over"):
-        quiet.note("passing over")
+    with pytest.warns(UserWarning, match="skipping"):
+        quiet.note("skipping")
 
 
 # Decisions
@@ -175,7 +176,7 @@ def test_without_a_display_notes_are_warnings() -> None:
 
 def test_the_step_size() -> None:
     train = TrainConfig(averaging="none")
-    course = Course.start(train)
+    schedule = Schedule.start(train)
     for value, lr in [
         (100.0, 30.0),
         (90.0, 30.0),
@@ -183,48 +184,48 @@ def test_the_step_size() -> None:
         (95.0, 25 / 1.2),
         (80.0, 25 / 1.2),
     ]:
-        course.judge(train, value, None)
-        assert course.lr == pytest.approx(lr)
-    assert course.bests == {"raw": (80.0, 5)}
-    assert course.judge(train, math.nan, math.nan) == []
-    assert course.bests == {"raw": (80.0, 5)}
-    assert Course.from_state_dict(course.state_dict()) == course
+        schedule.judge(train, value, None)
+        assert schedule.lr == pytest.approx(lr)
+    assert schedule.bests == {"raw": (80.0, 5)}
+    assert schedule.judge(train, math.nan, math.nan) == []
+    assert schedule.bests == {"raw": (80.0, 5)}
+    assert Schedule.from_state_dict(schedule.state_dict()) == schedule
 
 
 def test_patience() -> None:
     train = TrainConfig(patience=2)
-    course = Course.start(train)
+    schedule = Schedule.start(train)
     verdicts = []
     averages = (99.0, 95.0, 90.0, 91.0, 92.0)
     for raw, averaged in zip((90.0, 80.0, 85.0, 84.0, 83.0), averages, strict=True):
-        course.judge(train, raw, averaged)
-        verdicts.append(course.out_of_patience(train))
+        schedule.judge(train, raw, averaged)
+        verdicts.append(schedule.out_of_patience(train))
     assert verdicts == [False, False, False, False, True], "the average was best after epoch 3"
-    assert course.bests == {"raw": (80.0, 2), "averaged": (90.0, 3)}
-    assert course.best_weights == "raw"
-    assert not course.out_of_patience(TrainConfig())
+    assert schedule.bests == {"raw": (80.0, 2), "averaged": (90.0, 3)}
+    assert schedule.best_weights == "raw"
+    assert not schedule.out_of_patience(TrainConfig())
 
 
 def test_the_average_counts_after_the_trigger() -> None:
     train = TrainConfig(averaging="nt", nt_window=1)
-    course = Course.start(train)
+    schedule = Schedule.start(train)
     for value in (90.0, 80.0, 95.0):
-        course.judge(train, value, None)
-    assert course.averaging
-    assert course.judge(train, 96.0, 70.0) == ["averaged"]
-    assert (course.best_weights, course.history[-1]) == ("averaged", 70.0)
-    assert course.bests == {"raw": (80.0, 2), "averaged": (70.0, 4)}
+        schedule.judge(train, value, None)
+    assert schedule.averaging
+    assert schedule.judge(train, 96.0, 70.0) == ["averaged"]
+    assert (schedule.best_weights, schedule.history[-1]) == ("averaged", 70.0)
+    assert schedule.bests == {"raw": (80.0, 2), "averaged": (70.0, 4)}
 
 
 def test_the_decisions_of_a_run_of_noisin_0_1() -> None:
     old = {"lr": 20.0, "averaging": True, "best": 80.0, "best_epoch": 2, "best_weights": "raw"}
-    course = Course.from_state_dict(old | {"history": [90.0, 80.0, 85.0]})
-    assert course.bests == {"raw": (80.0, 2)}
+    schedule = Schedule.from_state_dict(in_nats(old | {"history": [90.0, 80.0, 85.0]}))
+    assert schedule.bests == {"raw": (math.log(80.0), 2)}
     train = TrainConfig()
-    assert course.judge(train, 81.0, 82.0) == ["averaged"]
-    assert course.lr == 20 / 1.2
+    assert schedule.judge(train, math.log(81.0), math.log(82.0)) == ["averaged"]
+    assert schedule.lr == 20 / 1.2
     new = old | {"best": math.inf, "best_epoch": 0, "history": []}
-    assert Course.from_state_dict(new).bests == {}
+    assert Schedule.from_state_dict(in_nats(new)).bests == {}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +18,13 @@ import torch
 
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import InvalidValue, Unsupported
-from noisin.training import (
-    RunConfig,
-    RunRecord,
-    Trainer,
-    config,
-    evaluation,
-    restore,
-    resume,
-)
+from noisin.tasks import Observation
+from noisin.training import RunConfig, RunRecord, restore, resume
+from noisin.training.build import build_model
 from noisin.training.config import TrainConfig
-from noisin.training.device import use_threads
-from noisin.training.signals import Interrupted
+from noisin.training.config import hash as config
+from noisin.training.runtime.device import use_threads
+from noisin.training.runtime.signals import Interrupted
 from tests.training import toy
 
 KILLS = int(os.environ.get("NOISIN_KILLS", "3"))  # `make stress` asks for more
@@ -98,14 +94,15 @@ def test_signals_save_and_stop(whole: Any, number: int, tmp_path: Path) -> None:
 
 
 def signal_in_measurement(number: int) -> None:
-    measure, calls = evaluation.perplexity, itertools.count()
+    trainer: Any = sys.modules["noisin.training.trainer"]
+    measure, calls = trainer.evaluate, itertools.count()
 
     def measure_or_stop(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == number:
             os.kill(os.getpid(), signal.SIGTERM)
         return measure(*args, **kwargs)
 
-    evaluation.perplexity = measure_or_stop
+    trainer.evaluate = measure_or_stop
 
 
 def test_a_signal_while_evaluating(whole: Any, tmp_path: Path) -> None:
@@ -190,32 +187,39 @@ def test_another_machine_is_noted(tmp_path: Path) -> None:
     assert resumed == {"step": 10, "processor": environment["processor"]}
 
 
+def threads(record: RunRecord, settings: RunConfig, words: int = toy.WORDS) -> int:
+    with torch.device("meta"):
+        model = build_model(settings, Observation("categorical", words))
+    rows = settings.train.batch_size * settings.train.K
+    return resume.threads_to_use(record, settings, model, rows)
+
+
 def test_small_models_get_one_thread() -> None:
-    """Of the cores of this machine, and whoever asks for more gets them."""
+    """Of the cores of this machine, and a setting may ask for more."""
     record, words = RunRecord("not-there"), 2000
     small = toy.config(threads=None, model={"hidden_size": 128}, train={"batch_size": 20})
     large = toy.config(threads=None, model={"hidden_size": 650}, train={"batch_size": 80})
     many = toy.config(threads=None, model={"hidden_size": 128}, train={"batch_size": 20, "K": 20})
     with use_threads(2):
-        assert resume.threads_to_use(record, small, words) == 1
-        assert resume.threads_to_use(record, large, words) == 2
-        assert resume.threads_to_use(record, many, words) == 2
+        assert threads(record, small, words) == 1
+        assert threads(record, large, words) == 2
+        assert threads(record, many, words) == 2
         explicit = small.model_copy(update={"threads": 2})
-        assert resume.threads_to_use(record, explicit, words) == 2
+        assert threads(record, explicit, words) == 2
 
 
 def test_a_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
     """For sums depend on it; the process gets its own number back."""
     record, settings = RunRecord(tmp_path / "run"), toy.config(threads=None)
-    assert resume.threads_to_use(record, settings, toy.WORDS) == torch.get_num_threads() == 1
-    assert resume.threads_to_use(record, toy.config(threads=3), toy.WORDS) == 3
-    with pytest.raises(InvalidValue, match=r"threads = 1000, and \d+ cores can be used here"):
-        resume.threads_to_use(record, toy.config(threads=1000), toy.WORDS)
+    assert threads(record, settings) == torch.get_num_threads() == 1
+    assert threads(record, toy.config(threads=3)) == 3
+    with pytest.raises(InvalidValue, match=r"threads = 1000, but only \d+ cores are available"):
+        threads(record, toy.config(threads=1000))
     toy.fit(tmp_path / "run", train={"epochs": 1}, threads=None)
     assert record.environment["threads"] == 1
     whole = record.environment
     record.write("environment.json", {**whole, "threads": 1000})  # of a larger machine
-    assert resume.threads_to_use(record, settings, toy.WORDS) == 1000
+    assert threads(record, settings) == 1000
     for damaged in ("many", 0, -1, 1.0, True, None, 1025, 100_000, 10**30):
         record.write("environment.json", {**whole, "threads": damaged})
         with pytest.raises(InvalidValue, match="environment.json: the number of threads must be"):
@@ -262,15 +266,14 @@ def test_a_run_goes_on_after_an_upgrade_that_adds_a_setting(
     out = tmp_path / "run"
     toy.fit(out, train={"epochs": 1})
     assert "warm_up" not in (out / "config.json").read_text()
-    monkeypatch.setitem(config._ADDED, "train.warm_up", 0.0)
-    monkeypatch.setitem(config._ADDED, "noise.not.there", None)
+    monkeypatch.setitem(config.ABSENT, "train.warm_up", 0.0)
+    monkeypatch.setitem(config.ABSENT, "noise.not.there", None)
     monkeypatch.setattr("noisin.training.record.RunConfig", LaterConfig)
     settings = toy.config().model_dump()
     other = LaterConfig.parse({**settings, "train": {**settings["train"], "warm_up": 3.0}})
     with pytest.raises(InvalidValue, match=r"other settings: train\.warm_up = 0\.0 and 3\.0\."):
-        Trainer(other, out).fit(toy.corpus())
-    Trainer(LaterConfig.parse(settings), out).fit(toy.corpus())
-    assert "warm_up" in (out / "config.json").read_text()
+        toy.train(other, out)
+    toy.train(LaterConfig.parse(settings), out)
     assert toy.result(out) == toy.result(tmp_path / "whole")
     assert restore(RunRecord(out)).epoch <= 3, "its checkpoints are its own still"
 
@@ -284,5 +287,5 @@ def test_a_vocabulary_that_was_lost_is_written_again(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(InvalidValue, match="holds 'thesis.tex' and no run"):
+    with pytest.raises(InvalidValue, match="contains 'thesis.tex' and is not a run"):
         toy.fit(tmp_path)

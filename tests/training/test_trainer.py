@@ -16,46 +16,57 @@ from noisin import analysis, objective
 from noisin.data import Windows
 from noisin.errors import InvalidValue, Unavailable
 from noisin.models import detach
-from noisin.training import RunRecord, Trainer, evaluation, restore
-from noisin.training.build import build_model, build_noise, build_objective
+from noisin.tasks import Observation
+from noisin.training import RunRecord, restore
+from noisin.training.build import build_model, build_noise
 from noisin.training.config import NoiseConfig
+from noisin.training.predictors import Clean, evaluate
 from tests.training import toy
+
+TOY = Observation("categorical", toy.WORDS)
+
+
+def scored(model: Any, ids: Any) -> dict[str, Any]:
+    """What a record keeps of the clean model on a text."""
+    score = evaluate(Clean(model), Windows(ids, 10, 70).epoch(0))
+    return {"nats": score.nats, "count": score.count}
 
 
 def own_loop(settings: Any) -> tuple[list[torch.Tensor], list[torch.Tensor], list[float]]:
-    """The same run by a loop of one's own: last weights, their mean, and training perplexities."""
+    """The same run by a loop of one's own: last weights, their mean, and nats in training."""
     torch.manual_seed(settings.seed)
     text, train = toy.corpus(), settings.train
-    model = build_model(settings, len(text.vocab))
-    parameters, iterates, perplexities = list(model.parameters()), [], []
+    model = build_model(settings, TOY)
+    parameters, iterates, nats = list(model.parameters()), [], []
     optimizer = torch.optim.SGD(parameters, lr=train.lr)
     windows = Windows(text.train, train.batch_size, train.bptt)
     for epoch in range(train.epochs):
         state, total = None, 0.0
         for window in windows.epoch(epoch):
-            loss, state = model.loss(window.x, window.target, detach(state))
+            loss = model.loss(window, detach(state))
+            state = loss.state
             optimizer.zero_grad()
-            loss.backward()
+            loss.mean.backward()
             torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimizer.step()
             iterates.append([p.detach().clone() for p in parameters])
-            total += loss.item() * window.target.numel()
-        perplexities.append(math.exp(total / windows.tokens))
+            total += loss.mean.item() * window.count
+        nats.append(total / windows.tokens)
     mean = [torch.stack(values).double().mean(0) for values in zip(*iterates, strict=True)]
-    return iterates[-1], mean, perplexities
+    return iterates[-1], mean, nats
 
 
 def test_a_run_is_what_a_loop_of_ones_own_does(tmp_path: Path) -> None:
     settings = toy.config(train={"lr_decay": 1.0, "epochs": 2})
-    record = Trainer(settings, tmp_path / "run").fit(toy.corpus())
-    last, mean, perplexities = own_loop(settings)
+    record = toy.train(settings, tmp_path / "run")
+    last, mean, nats = own_loop(settings)
     raw = restore(record, "last", "raw").model
     averaged = restore(record, "last", "averaged").model
     for ours, theirs in zip(raw.parameters(), last, strict=True):
         torch.testing.assert_close(ours.detach(), theirs, rtol=1e-5, atol=1e-6)
     for ours, theirs in zip(averaged.parameters(), mean, strict=True):
         torch.testing.assert_close(ours.detach().double(), theirs, rtol=1e-4, atol=1e-5)
-    assert [line["train"] for line in record.metrics] == pytest.approx(perplexities, rel=1e-5)
+    assert [line["train"]["nats"] for line in record.metrics] == pytest.approx(nats, rel=1e-5)
 
 
 def test_what_an_epoch_measures(tmp_path: Path) -> None:
@@ -63,15 +74,16 @@ def test_what_an_epoch_measures(tmp_path: Path) -> None:
     record = toy.fit(tmp_path / "run", train={"epochs": 2, "clean_tokens": 500})
     line, summary = record.metrics[-1], record.summary
 
-    def perplexity(ids: Any, *which: Any) -> float:
-        return evaluation.perplexity(restore(record, *which).model, ids).perplexity
+    def measured(ids: Any, *which: Any) -> dict[str, Any]:
+        return scored(restore(record, *which).model, ids)
 
-    assert line["valid"] == perplexity(text.valid, "last", "raw")
-    assert line["valid_averaged"] == perplexity(text.valid, "last", "averaged")
-    assert line["train_clean"] == perplexity(text.train[:501], "last", "raw")
-    assert line["train_clean"] < line["train"], "noise and dropout are off"
+    assert line["valid"] == measured(text.valid, "last", "raw")
+    assert line["valid_averaged"] == measured(text.valid, "last", "averaged")
+    assert line["train_clean"] == measured(text.train[:501], "last", "raw")
+    assert line["train_clean"]["nats"] < line["train"]["nats"], "noise and dropout are off"
+    assert line["train"]["count"] == 99 * 8
     assert (line["epoch"], line["step"], line["tokens"]) == (2, 20, 2 * 99 * 8)
-    assert (line["lr"], line["noise_std"], line["penalty"]) == (5.0, 0.5, None)
+    assert (line["lr"], line["noise_std"], "terms" in line) == (5.0, 0.5, False)
     assert summary["last"] == line
     assert summary["parameters"] == sum(p.numel() for p in restore(record).model.parameters())
     assert summary["config"] == record.config.hash()
@@ -88,7 +100,7 @@ def test_raw_and_averaged_weights_are_scored_each_at_its_best(
     assert summary is not None
     lowest = {}
     for weights, name in (("raw", "valid"), ("averaged", "valid_averaged")):
-        values = [math.inf if line[name] is None else line[name] for line in lines]
+        values = [math.inf if line[name] is None else line[name]["nats"] for line in lines]
         best = summary[weights]
         if averaging == "none" and weights == "averaged":
             assert best is None
@@ -101,7 +113,7 @@ def test_raw_and_averaged_weights_are_scored_each_at_its_best(
             (text.test, "test"),
             (text.train[:501], "train_clean"),
         ):
-            assert best[key] == evaluation.perplexity(model, split).perplexity
+            assert best[key] == scored(model, split)
     better = min(lowest, key=lowest.__getitem__)
     assert summary["best"] == summary[better]
     assert restore(record).weights == better
@@ -134,26 +146,25 @@ def test_the_step_size_falls_when_validation_does_not(tmp_path: Path) -> None:
     best, lr = math.inf, 40.0
     for line in record.metrics:
         assert line["lr"] == lr
-        lr = lr if line["valid"] < best else lr / 2
-        best = min(best, line["valid"])
+        lr = lr if line["valid"]["nats"] < best else lr / 2
+        best = min(best, line["valid"]["nats"])
     assert lr < 40
-    assert record.summary["best"]["valid"] == best
+    assert record.summary["best"]["valid"]["nats"] == best
 
 
 def test_the_non_monotone_trigger(tmp_path: Path) -> None:
     """Averaging begins after the first epoch that is worse than all but the last n."""
     settings = {"averaging": "nt", "nt_window": 2, "lr": 40.0, "epochs": 14}
     record = toy.fit(tmp_path / "run", train=settings)
-    history = [line["valid"] for line in record.metrics]
+    history = [line["valid"]["nats"] for line in record.metrics]
     first = next(k for k in range(len(history)) if k > 2 and history[k] > min(history[: k - 2]))
     averaged = [line["valid_averaged"] is not None for line in record.metrics]
     assert averaged == [False] * (first + 1) + [True] * (13 - first)
     assert any(averaged)
-    counted = [line["valid_averaged"] or line["valid"] for line in record.metrics]
+    counted = [(line["valid_averaged"] or line["valid"])["nats"] for line in record.metrics]
     best = record.summary["best"]
     assert (best["epoch"], best["weights"]) == (1 + int(np.argmin(counted)), "averaged")
-    score = evaluation.perplexity(restore(record).model, toy.corpus().valid)
-    assert score.perplexity == min(counted)
+    assert scored(restore(record).model, toy.corpus().valid)["nats"] == min(counted)
 
 
 def test_variable_lengths_scale_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,14 +194,15 @@ def window() -> Any:
 def test_noise_samples(K: int) -> None:
     """The loss is minus the objective per word, of which objective.estimate is the reference."""
     settings = toy.config(train={"K": K}, model={"dropout": {}})
-    model, w = build_model(settings, toy.WORDS), window()
+    model, w = build_model(settings, TOY), window()
     torch.manual_seed(3)
-    nll, penalty, state = build_objective(settings, 0)(model, w.x, w.target, None)
+    loss = model.loss(w.repeat(K))
     torch.manual_seed(3)
-    estimate = objective.estimate(model, objective.Batch(w.x, w.target), K)
-    torch.testing.assert_close(nll, -estimate.bound / w.target.numel())
-    assert penalty == 0
-    assert state[0][0].shape == (1, K * 8, 6)
+    estimate = objective.estimate(model, objective.Window(w.x, w.target), K)
+    torch.testing.assert_close(loss.mean, -estimate.bound / w.count)
+    assert loss.terms == {}
+    assert loss.objective is loss.mean
+    assert loss.state[0][0].shape == (1, K * 8, 6)
 
 
 def test_the_penalty_is_the_explicit_regularizer(tmp_path: Path) -> None:
@@ -198,16 +210,18 @@ def test_the_penalty_is_the_explicit_regularizer(tmp_path: Path) -> None:
     settings = toy.config(
         noise=strong, train={"objective": "penalty", "epochs": 1}, model={"dropout": {}}
     )
-    model, w = build_model(settings, toy.WORDS), window()
-    nll, penalty, _ = build_objective(settings, 0)(model, w.x, w.target, None)
+    model, w = build_model(settings, TOY), window()
+    loss = model.loss(w)
     h, _ = model.encode(w.x)
     regularizer = analysis.explicit_regularizer(
         model.likelihood, model.V, h, noisin.noise.Gaussian(0.7), "additive", K=1, bias=model.bias
     )
-    torch.testing.assert_close(penalty, regularizer.closed_form / w.target.numel())
-    torch.testing.assert_close(nll, model.loss(w.x, w.target)[0])
-    (line,) = Trainer(settings, tmp_path / "run").fit(toy.corpus()).metrics
-    assert line["penalty"] > 0
+    penalty = regularizer.closed_form / w.count
+    torch.testing.assert_close(loss.terms["penalty"], penalty)
+    torch.testing.assert_close(loss.objective, loss.mean + penalty)
+    torch.testing.assert_close(loss.mean, -model.log_prob(w)[0].mean())
+    (line,) = toy.train(settings, tmp_path / "run").metrics
+    assert line["terms"]["penalty"] > 0
     assert line["noise_std"] == 0.7
 
 
@@ -215,7 +229,8 @@ def test_gamma_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     noises = []
     set_noise = noisin.set_noise
     monkeypatch.setattr(
-        noisin, "set_noise", lambda model, noise: (noises.append(noise), set_noise(model, noise))
+        "noisin.training.noise_schedule.set_noise",
+        lambda model, noise: (noises.append(noise), set_noise(model, noise)),
     )
     noise = {"family": "bernoulli", "gamma": 0.5, "schedule": {"kind": "cosine", "epochs": 2}}
     record = toy.fit(tmp_path / "run", noise=noise)
@@ -226,7 +241,7 @@ def test_gamma_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("family", noisin.noise.FAMILIES)
 def test_every_family_can_be_built(family: str) -> None:
-    noise = build_noise(NoiseConfig(family=family, std=0.5))
+    noise: Any = build_noise(NoiseConfig(family=family, std=0.5))
     assert noise is not None
     assert noise.std == pytest.approx(0.5)
     half = NoiseConfig(family=family, gamma=noise.gamma, schedule={"kind": "linear", "epochs": 2})
@@ -268,7 +283,7 @@ def test_the_callers_random_stream_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noisin.training.clock.TELL", 0.0)
+    monkeypatch.setattr("noisin.training.runtime.clock.REPORT_EVERY", 0.0)
     seen = toy.Seen()
     record = toy.fit(tmp_path / "run", seen, train={"epochs": 2})
     assert seen.titles == ["run"]
@@ -280,7 +295,7 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done[9] == pytest.approx(0.5)
     assert seen.statuses[-1].seconds_left == pytest.approx(0, abs=1e-6)
     assert all(status.tokens_per_second > 0 for status in seen.statuses)
-    assert seen.statuses[-1].perplexity == record.metrics[-1]["train"]
+    assert seen.statuses[-1].nats == record.metrics[-1]["train"]["nats"]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +305,7 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"train": {"eval_batch_size": 150}}, "too few for 150 columns"),
         ({"train": {"clean_tokens": 5}}, "6 tokens are too few for 10 columns"),
         ({"threads": 1000}, "choose \\d+ or fewer"),
-        ({"device": "cuda"}, "torch finds no such device"),
+        ({"device": "cuda"}, "torch finds no CUDA device"),
         ({"train": {"tensorboard": True}}, "pip install 'noisin\\[tensorboard\\]'"),
     ],
 )
@@ -298,7 +313,7 @@ def test_what_cannot_be_trained_leaves_the_folder_usable(
     changes: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr("noisin.training.tensorboard.find_spec", lambda _: None)
+    monkeypatch.setattr("noisin.training.runtime.tensorboard.find_spec", lambda _: None)
     seen = toy.Seen()
     with pytest.raises(InvalidValue, match=message):
         toy.fit(tmp_path / "run", seen, **changes)
@@ -314,7 +329,8 @@ def test_tensorboard(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     written = [(event.step, event.value) for event in events.Scalars("valid")]
     assert written == [
-        (line["epoch"], pytest.approx(line["valid"], rel=1e-6)) for line in record.metrics
+        (line["epoch"], pytest.approx(toy.perplexity(line["valid"]), rel=1e-6))
+        for line in record.metrics
     ]
 
 
@@ -343,11 +359,11 @@ def test_restore(tmp_path: Path) -> None:
 
 def test_restore_from_what_is_no_run(tmp_path: Path) -> None:
     record = RunRecord(tmp_path)
-    with pytest.raises(InvalidValue, match="is no run"):
+    with pytest.raises(InvalidValue, match="is not a run"):
         restore(record)
     record.write("config.json", toy.config().to_json())
     with pytest.raises(Unavailable, match=r"vocabulary.json: cannot be read"):
         restore(record)
     record.write("vocabulary.json", toy.corpus().vocab.to_json())
-    with pytest.raises(InvalidValue, match=r"environment.json does not tell"):
+    with pytest.raises(InvalidValue, match=r"environment.json does not"):
         restore(record)

@@ -18,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from noisin import training
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import NoisinError
-from noisin.training import Interrupted, RunConfig, RunRecord, Trainer, distributed
-from noisin.training.progress import Status
+from noisin.tasks import PERPLEXITY, Text, Unit
+from noisin.training import Interrupted, RunConfig, RunRecord
 from noisin.training.record import TIMES
+from noisin.training.runtime import distributed
+from noisin.training.runtime.progress import Status
 
 WORDS = 12
 
@@ -78,7 +81,7 @@ class Seen:
     def status(self, status: Status) -> None:
         self.statuses.append(status)
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
+    def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
         self.epochs.append(metrics)
         self.on_epoch()
 
@@ -91,8 +94,20 @@ class Seen:
 
 def fit(out: Path, progress: Seen | None = None, text: Corpus | None = None, **changes: Any) -> Any:
     """Train the toy in this process."""
-    trainer = Trainer(config(**changes), out, progress)
-    return trainer.fit(corpus() if text is None else text)
+    return train(config(**changes), out, text, progress=progress)
+
+
+def train(settings: RunConfig, out: Path, text: Corpus | None = None, **options: Any) -> RunRecord:
+    """Train by these settings on the toy's text, or another; or on the task that they name."""
+    task = None
+    if settings.data.task is None:
+        task = Text.from_config(settings, corpus() if text is None else text)
+    return training.run(settings, out, task=task, **options)
+
+
+def perplexity(score: Mapping[str, Any]) -> float:
+    """A score of a record as people read it."""
+    return PERPLEXITY.value(score["nats"])
 
 
 @dataclass(frozen=True)
@@ -160,7 +175,7 @@ def _train(
     try:
         before()
         with distributed.connected(settings.device) as workers:
-            Trainer(settings, out, seen, workers).fit(text)
+            train(settings, out, text, progress=seen, workers=workers)
     except NoisinError as error:
         code, message = 2, str(error)
     except Interrupted as error:

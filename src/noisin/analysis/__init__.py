@@ -1,4 +1,4 @@
-"""The paper's theory as tools, for models of one's own as for ours."""
+"""The paper's theory as tools, for your own models as well as those of noisin."""
 
 from noisin.analysis.printed import printed_regularizer as printed_regularizer
 from noisin.analysis.regularizer import Penalty as Penalty

@@ -1,4 +1,4 @@
-"""The closed form of the regularizer against Monte Carlo, over the strength of the noise."""
+"""The closed form of the regularizer and its Monte Carlo estimate, by the strength of the noise."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 
 
 @dataclass(frozen=True)
-class Point:
-    """One noise, and both figures for it, per row and step, in nats."""
+class CurvePoint:
+    """One noise and both values for it, per row and step, in nats."""
 
     gamma: float
     std: float
@@ -37,9 +37,9 @@ def problem() -> tuple[Tensor, Tensor]:
 
 def regularizer_curves(
     seed: int = 1111, stds: Sequence[float] = STDS, K: int = 400
-) -> Mapping[str, list[Point]]:
-    """Both figures for each family at equal standard deviations, with a categorical likelihood."""
-    curves: dict[str, list[Point]] = {}
+) -> Mapping[str, list[CurvePoint]]:
+    """Both values for each family at equal standard deviations, with a categorical likelihood."""
+    curves: dict[str, list[CurvePoint]] = {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         V, h = problem()
@@ -49,13 +49,13 @@ def regularizer_curves(
     return curves
 
 
-def _point(law: noise.Family, V: Tensor, h: Tensor, K: int) -> Point:
+def _point(law: noise.Family, V: Tensor, h: Tensor, K: int) -> CurvePoint:
     reg = explicit_regularizer(likelihoods.Categorical(), V, h, law, K=K)
     figures = (reg.closed_form, reg.monte_carlo, reg.stderr)
-    return Point(law.gamma, law.std, *(figure.item() / len(h) for figure in figures))
+    return CurvePoint(law.gamma, law.std, *(figure.item() / len(h) for figure in figures))
 
 
-def draw_curves(curves: Mapping[str, list[Point]], path: Path) -> None:
+def draw_curves(curves: Mapping[str, list[CurvePoint]], path: Path) -> None:
     """Draw the closed form over Monte Carlo, one panel per family; needs matplotlib."""
     import matplotlib as mpl
 
@@ -72,7 +72,7 @@ def draw_curves(curves: Mapping[str, list[Point]], path: Path) -> None:
     plt.close(figure)
 
 
-def _draw_panel(axis: Any, name: str, points: list[Point]) -> None:
+def _draw_panel(axis: Any, name: str, points: list[CurvePoint]) -> None:
     ratios = [p.closed_form / p.monte_carlo for p in points]
     errors = [2 * r * p.stderr / p.monte_carlo for r, p in zip(ratios, points, strict=True)]
     axis.axhspan(0.95, 1.05, color="grey", alpha=0.15, linewidth=0)

@@ -23,12 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin import checks, objective
+from noisin import objective
+from noisin._util import checks
 from noisin.analysis.risk import Measured
 from noisin.errors import InvalidValue
-from noisin.injection import Injected, as_training
 from noisin.likelihoods import Likelihood
-from noisin.rnn import GRU
+from noisin.recurrent.injection import Injected, as_training
+from noisin.recurrent.modules import GRU
 
 
 def printed_regularizer(

@@ -23,14 +23,13 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from noisin import arguments, checks
-from noisin.centred import require_noise
+from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidValue
-from noisin.exponential import require_likelihood
-from noisin.functional import Mode, inject
 from noisin.likelihoods import Categorical, Likelihood, Poisson
-from noisin.linear import transforming
+from noisin.likelihoods.base import require_likelihood
 from noisin.noise import Noise
+from noisin.noise.base import require_noise
+from noisin.recurrent.functional import Mode, inject
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def explicit_regularizer(
     """The closed form, and a Monte Carlo estimate of the exact value with its standard error.
 
     Args:
-        likelihood: that of the observations, with ``s = h @ V + bias``.
+        likelihood: the likelihood of the observations, with ``s = h @ V + bias``.
         V: prediction matrix, ``(H, O)``.
         h: clean states, ``(..., H)``.
         noise: the noise on h, not fed back.
@@ -130,7 +129,7 @@ def output_curvature(
     if V.dim() != 2 or h.shape[-1:] != V.shape[:1] or h.numel() == 0 or V.numel() == 0:
         raise InvalidValue(
             f"analysis: expected h (..., H) and V (H, O), got {tuple(h.shape)} and "
-            f"{tuple(V.shape)}. Of an nn.Linear, pass weight.t() as V."
+            f"{tuple(V.shape)}. For an nn.Linear, pass weight.t() as V."
         )
     if bias is not None and bias.shape != V.shape[1:]:
         raise InvalidValue(
@@ -168,7 +167,7 @@ def _elementwise_curvature(
 
 def _categorical_curvature(V: Tensor, h: Tensor, bias: Tensor | None, chunk_size: int) -> Tensor:
     """``E_p[V_j²] - E_p[V_j]²``: the variance of a row of V under the predicted law."""
-    # A variance does not see a shift; without the mean fewer digits cancel.
+    # A shift does not change the variance; without the mean fewer digits cancel.
     centre = V.detach().mean(1, keepdim=True)
 
     def log_sum(h: Tensor, V: Tensor, bias: Tensor | None) -> Tensor:
@@ -183,7 +182,7 @@ def _categorical_curvature(V: Tensor, h: Tensor, bias: Tensor | None, chunk_size
     parts = torch.cat([checkpointed(log_sum, h, *chunk) for chunk in chunks], dim=-1)
     log_total = parts.logsumexp(-1, keepdim=True)
     first, second = sum_of(checkpointed(moments, h, log_total, *chunk) for chunk in chunks)
-    variance: Tensor = (second - first.square()).clamp_min(0)  # rounding can fall below
+    variance: Tensor = (second - first.square()).clamp_min(0)  # rounding can make it negative
     return variance
 
 
@@ -199,7 +198,7 @@ def _bregman_samples(
 ) -> Tensor:
     """K samples of ``Σ A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``, not negative term by term.
 
-    The last term has mean zero; it takes most of the variance with it where the noise is small.
+    The last term has mean zero, and removes most of the variance where the noise is small.
     """
     h, V = h.detach().double(), V.detach().double()
     bias = None if bias is None else bias.detach().double()
@@ -214,7 +213,7 @@ def _bregman_samples(
 def bregman(likelihood: Likelihood, s_h: Tensor) -> Callable[[Tensor], Tensor]:
     """``s_z -> A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``, which is ``KL(p_h || p_z)``.
 
-    In float64 and observation by observation, for the terms all but cancel where noise is small.
+    In float64 and observation by observation, because the terms almost cancel where noise is small.
     """
     with torch.inference_mode(False), torch.enable_grad():
         s_h = s_h.detach().clone().double().requires_grad_()
@@ -232,7 +231,7 @@ def bregman(likelihood: Likelihood, s_h: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def _warn_if_infinite(V: Tensor, h: Tensor, noise: Noise, mode: Mode) -> None:
-    """A Poisson A is exponential: its mean is infinite where the noise has too heavy a tail."""
+    """Warn about a Poisson A, which is exponential: its mean is infinite under heavy tails."""
     low, high = getattr(noise, "exponential_moments", (-math.inf, math.inf))
     if math.isinf(low) and math.isinf(high):
         return
@@ -247,7 +246,7 @@ def _warn_if_infinite(V: Tensor, h: Tensor, noise: Noise, mode: Mode) -> None:
     if factors.max() < high and factors.min() > low:
         warnings.warn(
             f"explicit_regularizer: with a Poisson likelihood and {noise}, the exact regularizer "
-            f"is finite, but the variance of its estimate is not: the error means nothing. "
+            f"is finite, but the variance of its estimate is not: its error is meaningless. "
             f"Use less noise, or one with lighter tails, such as Gaussian.",
             stacklevel=3,
         )
@@ -256,8 +255,8 @@ def _warn_if_infinite(V: Tensor, h: Tensor, noise: Noise, mode: Mode) -> None:
         warnings.warn(
             f"explicit_regularizer: with a Poisson likelihood and {noise}, the exact regularizer "
             f"is infinite: {what} reaches [{factors.min():.3g}, {factors.max():.3g}], but "
-            f"E[exp(t eps)] is finite for t in ({low:.3g}, {high:.3g}) only. The estimate means "
-            f"nothing; use less noise, or one with lighter tails, such as Gaussian.",
+            f"E[exp(t eps)] is finite for t in ({low:.3g}, {high:.3g}) only. The estimate is "
+            f"meaningless; use less noise, or one with lighter tails, such as Gaussian.",
             stacklevel=3,
         )
 
@@ -275,15 +274,15 @@ def _chunks(
 
 
 def checkpointed(function: Callable[..., Tensor], *args: Tensor | None) -> Tensor:
-    """Call a function whose intermediate values are computed again for the backward pass."""
-    if not torch.is_grad_enabled() or transforming():  # torch.func cannot recompute
+    """Call a function, and recompute its intermediate values in the backward pass."""
+    if not torch.is_grad_enabled() or torch_state.transforming():  # torch.func cannot recompute
         return function(*args)
     result: Tensor = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False)
     return result
 
 
 def sum_of(parts: Iterator[Tensor]) -> Tensor:
-    """The sum of tensors, held one at a time."""
+    """The sum of an iterable of tensors, of which only one exists at a time."""
     total = next(parts)
     for part in parts:
         total = total + part

@@ -1,4 +1,4 @@
-"""The risk with noise, the risk without, and what the one is above the other."""
+"""The risk with noise, the risk without noise, and their difference."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin import arguments, checks, objective
+from noisin import objective
+from noisin._util import arguments, checks
 from noisin.analysis.regularizer import bregman
 from noisin.errors import InvalidValue
-from noisin.injection import as_training, injected_modules, noise_on
 from noisin.likelihoods import Likelihood
 from noisin.noise import Noise
-from noisin.objective import Batch
+from noisin.objective import Window
+from noisin.recurrent.injection import as_training, injected_modules, noise_on
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A Monte Carlo figure and its standard error."""
+    """A Monte Carlo estimate and its standard error."""
 
     value: Tensor
     stderr: Tensor
 
     @classmethod
     def of(cls, samples: Tensor) -> Measured:
-        """The mean of samples; the error of a single one is nan."""
+        """The mean of samples; the standard error of a single sample is nan."""
         checks.require_real("Measured", samples=samples)
         if samples.dim() != 1 or len(samples) == 0:
             raise InvalidValue(
@@ -53,19 +54,19 @@ class Risk:
 
     @property
     def difference(self) -> Tensor:
-        """What noise adds to the risk: the regularizer, where the noise is strongly unbiased."""
+        """What noise adds to the risk: the regularizer, if the noise is strongly unbiased."""
         return self.R - self.R_det
 
 
 def risk_decomposition(
-    model: nn.Module, batch: Batch, K: int = 64, likelihood: Likelihood | None = None
+    model: nn.Module, batch: Window, K: int = 64, likelihood: Likelihood | None = None
 ) -> Risk:
     """R, R(det) and their difference, from K noise samples.
 
     >>> import noisin
     >>> from noisin import likelihoods, noise
     >>> rnn = noisin.RNN(1, 2, noise=noise.Gaussian(0.5), feedback=False)
-    >>> batch = Batch(torch.ones(5, 4, 1), torch.zeros(5, 4, 2))
+    >>> batch = Window(torch.ones(5, 4, 1), torch.zeros(5, 4, 2))
     >>> risk = risk_decomposition(rnn, batch, K=500, likelihood=likelihoods.Gaussian())
     >>> bool(risk.difference > 0)
     True
@@ -128,7 +129,7 @@ def fisher_penalty(
         s, _ = checks.model_output("fisher_penalty", model(x, state))
     if not probes:
         raise InvalidValue(
-            f"fisher_penalty: {type(model).__name__} drew no noise. Give its modules some: "
+            f"fisher_penalty: {type(model).__name__} drew no noise. Set the noise of its modules: "
             f"noisin.set_noise(model, noise)."
         )
     values = []
@@ -146,7 +147,7 @@ def fisher_penalty(
 
 @dataclass(frozen=True)
 class _Zero:
-    """A stand-in for a noise that gives zeros to differentiate by, and remembers them."""
+    """A replacement for a noise: returns zeros that require gradients, and keeps them."""
 
     variance: float
     drawn: list[tuple[Tensor, float]]
@@ -165,13 +166,14 @@ def _noise_at_zero(model: nn.Module) -> Iterator[list[tuple[Tensor, float]]]:
         return None if law is None else _Zero(law.variance, drawn)
 
     modules = injected_modules(model)
-    before = [module.noise for module in modules]
+    before = [module.injection for module in modules]
     try:
-        for module, law in zip(modules, before, strict=True):
-            many = isinstance(law, tuple)
-            module.noise = tuple(map(stand_in, law)) if many else stand_in(law)  # type: ignore[arg-type]
+        for module, injection in zip(modules, before, strict=True):
+            law = injection.noise
+            zeros = tuple(map(stand_in, law)) if isinstance(law, tuple) else stand_in(law)
+            module.injection = injection.with_unchecked_noise(zeros)
         with as_training(model, False), noise_on(model):
             yield drawn
     finally:
-        for module, law in zip(modules, before, strict=True):
-            module.noise = law
+        for module, injection in zip(modules, before, strict=True):
+            module.injection = injection

@@ -1,4 +1,4 @@
-"""Small models that the claims are checked on."""
+"""Small models on which the claims are checked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from noisin import likelihoods
-from noisin.functional import Mode
 from noisin.likelihoods import Likelihood
+from noisin.recurrent.functional import Mode
 
 T, N, X, H, O = 5, 4, 3, 4, 6  # noqa: E741 - steps, rows, inputs, hidden units, outputs
 
@@ -32,7 +32,7 @@ _effort: ContextVar[float] = ContextVar("noisin_effort", default=1.0)
 
 @contextmanager
 def effort(share: float) -> Iterator[None]:
-    """Draw this share of the samples for a while: standard errors grow, nothing else changes."""
+    """Draw only this share of the samples inside the context: only standard errors grow."""
     token = _effort.set(share)
     try:
         yield
@@ -41,12 +41,12 @@ def effort(share: float) -> Iterator[None]:
 
 
 def draws(n: int) -> int:
-    """How many samples to draw where n are wanted at full effort."""
+    """How many samples to draw in place of the n of full effort."""
     return max(math.ceil(n * _effort.get()), 2)
 
 
 def generator(seed: int = 0) -> torch.Generator:
-    """The stream of what is the same for every seed of the table: weights, inputs, targets."""
+    """The generator of what does not depend on the seed of the table: weights, inputs, targets."""
     return torch.Generator().manual_seed(1111 + seed)
 
 
@@ -58,7 +58,7 @@ def inputs(rows: int = N) -> Tensor:
 def fixed(module: nn.Module, scale: float) -> nn.Module:
     """A module in float64 with weights that no seed changes, uniform within ± scale/√H.
 
-    Torch's own scale is one; larger weights bring the nonlinearities out.
+    Torch's own scale is one; larger weights make the nonlinearities matter.
     """
     g = generator(2)
     with torch.no_grad():
@@ -89,7 +89,7 @@ class Model(nn.Module):
 
 
 class Affine(nn.Module):
-    """``h = (1 - g) h_prev + g v`` with gates that read the input alone, as minGRU's do."""
+    """``h = (1 - g) h_prev + g v`` with gates that read only the input, as in minGRU."""
 
     def __init__(self) -> None:
         super().__init__()

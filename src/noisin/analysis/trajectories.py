@@ -1,4 +1,4 @@
-"""What a module emits with noise, and the clean transition of its own noisy past.
+"""The noisy outputs of a module, and the clean transition from the same noisy past.
 
 The emissions z are those of the module's own forward pass, by whatever kernel runs it. The
 transition ``f_W(x_{t-1}, z_{t-1})`` never touches the injection: torch's own layers, or the clean
@@ -16,27 +16,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from noisin import cells, checks
-from noisin.cells import NoisyCell, hidden, with_hidden
-from noisin.conversion import NOISY
+from noisin._util import checks
 from noisin.errors import InvalidValue
-from noisin.functional import States
-from noisin.injection import as_training
-from noisin.layout import Layout
-from noisin.stack import NoisyStack
+from noisin.recurrent import cells
+from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
+from noisin.recurrent.convert import NOISY
+from noisin.recurrent.functional import States
+from noisin.recurrent.injection import as_training
+from noisin.recurrent.stack import NoisyStack
 
 Kind = Literal["rnn", "cell"]
 
 
 class Trajectory(NamedTuple):
-    """What one layer emits, and its clean transition of the same past, ``(T, K, H)`` each."""
+    """The output of one layer and its clean transition from the same past, both ``(T, K, H)``."""
 
     z: Tensor
     f: Tensor
 
 
 class Runner:
-    """One face for RNNs and cells: whole sequences and single steps, time first."""
+    """A common interface to RNNs and cells: whole sequences and single steps, time first."""
 
     def __init__(self, module: nn.Module, kind: Kind | None) -> None:
         checks.require_module("check_unbiased", module)
@@ -53,19 +53,19 @@ class Runner:
         if self.bidirectional and not self.noisy:
             raise InvalidValue(
                 f"check_unbiased: a bidirectional {type(module).__name__} without noise cannot be "
-                f"run step by step. Check one direction, or give it noise: "
+                f"run step by step. Check one direction, or convert it: "
                 f"noisin.convert(module, noise)."
             )
 
     def run(self, x: Tensor) -> Tensor:
-        """What the module emits over a sequence, ``(T, N, H)``."""
+        """The outputs of the module over a sequence, ``(T, N, H)``."""
         if self.kind == "cell":
             return cells.unroll(self.module, x)[0]
         z: Tensor = self.module(x.transpose(0, self.time))[0]
         return z.transpose(0, self.time)
 
     def trajectories(self, x: Tensor) -> list[Trajectory]:
-        """Run the module on ``(T, K, F)``: one trajectory per noisy layer, the last one's last."""
+        """Run the module on ``(T, K, F)``: one trajectory per noisy layer, in order."""
         if isinstance(self.module, NoisyStack) and self.noisy:
             return _of_stack(self.module, lambda: self.run(x))
         if isinstance(self.module, NoisyCell) and self.noisy:
@@ -73,7 +73,7 @@ class Runner:
         return [self._by_steps(x)]
 
     def _by_steps(self, x: Tensor) -> Trajectory:
-        """Step by step, each from the same noisy past: once as training, once clean."""
+        """Each step from the same noisy past: once as in training, once without noise."""
         zs, fs, state = [], [], None
         for x_t in x:
             with as_training(self.module, False):
@@ -91,7 +91,7 @@ class Runner:
 
 
 class _Emission(NamedTuple):
-    """A span of layers as it ran: its input, what it emitted, the random stream before it."""
+    """A recorded run of several layers: input, output, and the random state before it."""
 
     first: int
     last: int
@@ -105,10 +105,10 @@ def _of_stack(stack: NoisyStack, run: Callable[[], Any]) -> list[Trajectory]:
     emit = stack._emit
 
     def recorded(
-        first: int, last: int, x: Tensor, layout: Layout, state: States, noise: Any
+        first: int, last: int, x: Tensor, state: States, run: Any
     ) -> tuple[Tensor, States]:
         stream = torch.get_rng_state()
-        z, final = emit(first, last, x, layout, state, noise)
+        z, final = emit(first, last, x, state, run)
         emissions.append(_Emission(first, last, x, z, stream))
         return z, final
 
@@ -144,7 +144,7 @@ def _of_cell(cell: NoisyCell, x: Tensor) -> Trajectory:
 
 @contextmanager
 def _replaced(module: nn.Module, name: str, method: Callable[..., Any]) -> Iterator[None]:
-    """One module's method, replaced for a while."""
+    """Replace a method of one module inside the context."""
     setattr(module, name, method)
     try:
         yield
@@ -153,7 +153,7 @@ def _replaced(module: nn.Module, name: str, method: Callable[..., Any]) -> Itera
 
 
 def _clean_transitions(stack: NoisyStack, span: _Emission) -> Tensor:
-    """``f_W`` of every step, from the input of the span and the states that it emitted."""
+    """``f_W`` of every step, from the input of the span and its output states."""
     sigmoid = getattr(stack, "nonlinearity", None) == "sigmoid"
     if not stack.feedback and not sigmoid:
         layers = _torch_layers(stack, span.first, span.last)
@@ -180,7 +180,7 @@ _Step = Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]]
 def _torch_layers(
     stack: NoisyStack, first: int, last: int, direction: int | None = None
 ) -> nn.RNNBase:
-    """Torch's own module of these layers, with their weights; of one direction, if one is given."""
+    """Torch's module with the weights of these layers, and of one direction if given."""
     D = stack._directions
     numbers = [k for k in range(first * D, (last + 1) * D) if direction in (None, k % D)]
     weights = [stack.all_weights[k] for k in numbers]
@@ -229,7 +229,7 @@ def _torch_step(stack: NoisyStack, layer: int, direction: int) -> _Step:
 
 
 def _sigmoid_step(stack: NoisyStack, layer: int, direction: int) -> _Step:
-    """Torch has no sigmoid RNN: its equation."""
+    """The equation of a sigmoid RNN, which torch does not have."""
     w_ih, w_hh, *b = stack.all_weights[layer * stack._directions + direction]
     b_ih, b_hh = b or (None, None)
     return lambda x, z, _: ((F.linear(x, w_ih, b_ih) + F.linear(z, w_hh, b_hh)).sigmoid(), None)

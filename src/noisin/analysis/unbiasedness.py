@@ -1,6 +1,6 @@
 """Is noise unbiased? Weak and strong unbiasedness of any noisy or dropped-out module, by test.
 
-Many rows run on one input, each with noise of its own. With z_t what the module emits:
+Many rows run on one input, each with its own noise. With z_t what the module emits:
 
 - **strong** unbiasedness, ``E[z_t] = h_t``: the mean over rows is what the clean module emits;
 - **weak** unbiasedness, ``E[z_t | z_{t-1}] = f_W(x_{t-1}, z_{t-1})``: the innovations
@@ -23,15 +23,15 @@ from statistics import NormalDist
 import torch
 from torch import Tensor, nn
 
-from noisin import arguments, checks
+from noisin._util import arguments, checks
 from noisin.analysis.trajectories import Kind, Runner, Trajectory
 from noisin.errors import InvalidValue
-from noisin.injection import as_training
+from noisin.recurrent.injection import as_training
 
 
 @dataclass(frozen=True)
 class Unbiasedness:
-    """The t-statistics of both conditions, ``(T, H)`` each, and what follows from them.
+    """The t-statistics of both conditions, both ``(T, H)``, and the conclusion.
 
     Attributes:
         strong_t: of ``E[z_t] - h_t``.
@@ -48,12 +48,12 @@ class Unbiasedness:
 
     @property
     def strong(self) -> bool:
-        """Whether no sign of ``E[z_t] ≠ h_t`` was found."""
+        """Whether no evidence for ``E[z_t] ≠ h_t`` was found."""
         return bool(self.strong_t.abs().max() < self.threshold)
 
     @property
     def weak(self) -> bool:
-        """Whether no sign of ``E[z_t | z_{t-1}] ≠ f_W(x_{t-1}, z_{t-1})`` was found."""
+        """Whether no evidence for ``E[z_t | z_{t-1}] ≠ f_W(x_{t-1}, z_{t-1})`` was found."""
         return bool(self.weak_t.abs().max() < self.threshold)
 
     @property
@@ -130,18 +130,18 @@ def _check_arguments(x: Tensor, rows: int, false_alarm: float) -> None:
 
 
 def _rounding(z: Tensor, resolution: float) -> Tensor:
-    """What rounding can do to the mean of a unit at a step."""
+    """The largest rounding error of the mean of a unit at a step."""
     return 16 * resolution * z.abs().amax(1)
 
 
 def _t_statistic(samples: Tensor, rounding: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean over rows in standard errors. What rounding can do counts as zero."""
+    """The mean over rows in standard errors; zero where rounding explains it."""
     mean, stderr = samples.mean(1), samples.std(1) / samples.shape[1] ** 0.5
     return torch.where(mean.abs() > rounding, mean / stderr, 0.0), stderr
 
 
 def _weak_t(found: Trajectory, bidirectional: bool, resolution: float) -> Tensor:
-    """The size of both statistics of the innovations, the larger of the two."""
+    """The larger absolute value of the two statistics of the innovations."""
     r, rounding = found.z - found.f, _rounding(found.z, resolution)
     t = _t_statistic(r, rounding)[0].abs()
     if len(r) == 1:
@@ -159,7 +159,7 @@ def _lagged_t(r: Tensor, rounding: Tensor) -> Tensor:
     """Of ``E[r_t g(r_{t-1})]``, and zero for the first step.
 
     g is ±1, by the side of its mean that the past lies on. A product of the two innovations would
-    hang on rows where both are large, of which a noise of rare events has too few to judge by.
+    depend on rows where both are large, of which there are too few if large noise is rare.
     """
     side = torch.where(r > r.mean(1, keepdim=True), 1.0, -1.0)
     t = _t_statistic(r[1:] * side[:-1], rounding[1:])[0].abs()

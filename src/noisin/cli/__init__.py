@@ -1,4 +1,4 @@
-"""The command line: ``noisin train``, ``evaluate``, ``generate`` and more. All that prints.
+"""The command line: ``noisin train``, ``evaluate``, ``generate`` and more. Nothing else prints.
 
 Commands import torch when they run, so that ``--help`` is instant and needs none.
 """
@@ -16,12 +16,12 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 import noisin
-from noisin import wording
+from noisin._util import wording
 from noisin.cli.consoles import Results, prepare, silence
 from noisin.errors import NoisinError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-NO_MEMORY = "Not enough memory. Choose smaller sizes, of the model or of the batch."
+NO_MEMORY = "Not enough memory. Use a smaller model or a smaller batch."
 
 app = App(
     name="noisin",
@@ -38,7 +38,7 @@ for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "verify")):
 
 
 def main(tokens: Sequence[str] | None = None) -> None:
-    """Run the command line. Bad input is one message and exit code 2."""
+    """Run the command line. Bad input gives one message and exit code 2."""
     prepare()
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
@@ -48,9 +48,9 @@ def main(tokens: Sequence[str] | None = None) -> None:
 def _run(tokens: Sequence[str] | None) -> int:
     try:
         code = app(tokens, console=Results())
-        if sys.stdout is not None:  # it is where it was closed before we began
+        if sys.stdout is not None:  # None if it was closed before the start
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output, such as head, has seen enough
+    except BrokenPipeError:  # the reader of our output, such as head, has stopped reading
         silence(sys.stdout.fileno())
         return 0
     except (CycloptsError, NoisinError, OSError) as error:
@@ -68,7 +68,7 @@ def _run(tokens: Sequence[str] | None) -> int:
 
 
 def _is_about_memory(error: Exception) -> bool:
-    """Torch raises a plain RuntimeError where a processor's memory does not suffice."""
+    """Torch raises a plain RuntimeError if the memory of the CPU is not sufficient."""
     words = ("can't allocate memory", "out of memory", "not enough memory")
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
@@ -76,7 +76,7 @@ def _is_about_memory(error: Exception) -> bool:
 def _say(said: object) -> None:
     lines = wording.message(str(said)).split("\n")
     text = "\n".join([lines[0], *(f"  {line.strip()}" for line in lines[1:])])
-    with contextlib.suppress(OSError):  # the exit code says it too
+    with contextlib.suppress(OSError):  # the exit code shows it too
         print(f"noisin: {text}", file=sys.stderr or io.StringIO(), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Kinds of arguments that several commands take, stricter than int() and float()."""
+"""Types of arguments shared by several commands, stricter than int() and float()."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from noisin._util.wording import NOT_TEXT, shown
 from noisin.errors import InvalidValue
-from noisin.wording import NOT_TEXT, shown
 
 
 def _whole_number(_: type, tokens: Sequence[Any]) -> int:
@@ -31,7 +31,7 @@ def _number(_: type, tokens: Sequence[Any]) -> float:
 
 
 def require_text(name: str, value: object) -> None:
-    """Raise where a path or name holds bytes that are not text, which no JSON file can hold."""
+    """Raise if a path or name contains bytes that are not text, which JSON cannot represent."""
     try:
         str(value).encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""How a sweep stands: a live table on a terminal, plain lines elsewhere. On standard error."""
+"""The state of a sweep: a live table on a terminal, plain lines elsewhere. On standard error."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from noisin.cli.progress import QUIET, clock
 from noisin.experiments.seeds import number
 from noisin.experiments.sweep.definition import Sweep
 from noisin.experiments.sweep.outcome import ENDS, Outcome
-from noisin.experiments.sweep.standing import Progress, Standing, point_rows
+from noisin.experiments.sweep.standing import Standing, SweepProgress, point_rows
+from noisin.tasks.unit import Unit, common
 
 
-class Board:
+class SweepBoard:
     """Shows a sweep: done, running, time left, best so far."""
 
     def __init__(self, sweep: Sweep, console: Console | None = None) -> None:
         self.console = console or Messages()
         self.total = sweep.count * sweep.runs_per_task
-        self.progress = Progress(self.total, sweep.runs_per_task)
+        self.progress = SweepProgress(self.total, sweep.runs_per_task)
         self.live: Live | None = None
         self._known: set[str] | None = None
-        self._told = time.monotonic()
+        self._printed = time.monotonic()
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -43,34 +44,34 @@ class Board:
             self.live = None
 
     def say(self, message: str) -> None:
-        """Something that the user should know."""
+        """Show a message for the user."""
         note(self.console, message)
 
     def show(self, standings: Sequence[Standing], statuses: Sequence[Mapping[str, Any]]) -> None:
-        """How all stands now."""
+        """Show the current state."""
         if not standings:
             return
         line = self.summary(standings, statuses)
-        self._tell_what_is_new(standings, line)
+        self._print_ended(standings, line)
         if self.live is not None:
             self.live.update(Group(Text(line), _running(statuses)), refresh=True)
-        elif time.monotonic() - self._told > QUIET:
+        elif time.monotonic() - self._printed > QUIET:
             self._print(line)
 
     def summary(self, standings: Sequence[Standing], statuses: Sequence[Mapping[str, Any]]) -> str:
         """One line: done, running, time left, best so far."""
         left = self.progress.seconds_left(standings, statuses)
         ends = Counter(end.state for standing in standings for end in standing.outcomes)
-        told = [f"{self.progress.over(standings)}/{self.total} done"]
-        told += [f"{ends[state]} {state}" for state in ENDS if ends[state]]
-        told += [f"{len(statuses)} running", f"{clock(left)} left"]
+        parts = [f"{self.progress.over(standings)}/{self.total} done"]
+        parts += [f"{ends[state]} {state}" for state in ENDS if ends[state]]
+        parts += [f"{len(statuses)} running", f"{clock(left)} left"]
         best = next((row for row in point_rows(standings) if row.valid is not None), None)
         if best is not None:
-            told.append(f"best so far {best.point} {best.valid}")
-        return ", ".join(told)
+            parts.append(f"best so far {best.point} {best.shown(best.valid)}")
+        return ", ".join(parts)
 
-    def _tell_what_is_new(self, standings: Sequence[Standing], line: str) -> None:
-        """A line for each run that has ended since."""
+    def _print_ended(self, standings: Sequence[Standing], line: str) -> None:
+        """A line for each run that has ended since the last call."""
         ended = {
             run.name: end
             for standing in standings
@@ -82,27 +83,34 @@ class Board:
                 self._print(f"{name}  {_ended(ended[name])}  ({line})")
         self._known = set(ended)
 
-    def _print(self, told: str) -> None:
-        self.console.print(told, soft_wrap=True)
-        self._told = time.monotonic()
+    def _print(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True)
+        self._printed = time.monotonic()
 
 
 def _ended(end: Outcome) -> str:
     if end.row is None:
         return end.state
-    values = {"valid": end.row.valid, "test": end.row.test}
-    return "  ".join(f"{name} {'inf' if v is None else number(v)}" for name, v in values.items())
+    unit, values = end.row.unit, {"valid": end.row.valid, "test": end.row.test}
+    shown = {name: "inf" if v is None else number(v, unit) for name, v in values.items()}
+    return "  ".join(f"{name} {value}" for name, value in shown.items())
 
 
 def _running(statuses: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("running", "epoch", "perplexity", "left", box=None, pad_edge=False)
-    for status in statuses:
-        epoch, left = status.get("epoch"), status.get("left")
-        perplexity = status.get("perplexity")
+    units = [_unit(status) for status in statuses]
+    heading = common(unit for unit in units if unit is not None)
+    table = Table("running", "epoch", heading, "left", box=None, pad_edge=False)
+    for status, unit in zip(statuses, units, strict=True):
+        epoch, left, score = status.get("epoch"), status.get("left"), status.get("score")
         table.add_row(
             Text(str(status.get("run", ""))),
             f"{epoch}/{status.get('epochs')}" if epoch else "",
-            "" if perplexity is None else number(perplexity),
+            "" if score is None or unit is None else number(score, unit),
             "?" if left is None else clock(left),
         )
     return table
+
+
+def _unit(status: Mapping[str, Any]) -> Unit | None:
+    """The unit of the score of an active run; None before its first status."""
+    return Unit(**status["unit"]) if "unit" in status else None

@@ -1,7 +1,7 @@
-"""Where commands print: results to standard output, all else to standard error, as plain text.
+"""Where commands print: results to standard output, the rest to standard error, as plain text.
 
-Whatever is printed, no name or word of a file steers the terminal (see :mod:`noisin.wording`), and
-a character that the terminal does not know has a stand-in.
+Whatever is printed, no name or word of a file steers the terminal (see
+:mod:`noisin._util.wording`), and a character that the terminal does not know has a stand-in.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 from rich.console import Console, ConsoleDimensions
 from rich.segment import Segment
 
-from noisin.wording import message, printable
+from noisin._util.wording import message, printable
 
-NARROWEST, WIDEST = 40, 1000  # columns; in one, rich never comes to an end
+NARROWEST, WIDEST = 40, 1000  # columns; with a single one, rich does not terminate
 STAND_INS = {
     "±": "+-", "×": "x", "·": "*", "−": "-", "–": "-", "…": "...", "→": "->", "≠": "!=",
     "½": "1/2", "²": "^2", "³": "^3", "⁶": "^6", "ᵀ": "^T", "γ": "gamma", "σ": "sigma",
@@ -27,18 +27,18 @@ STAND_INS = {
 
 
 def prepare() -> None:
-    """Make standard streams that can print all text, and forget sizes that are none."""
+    """Make the standard streams print any text, and ignore invalid terminal sizes."""
     codecs.register_error("noisin", _stand_in)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="noisin")
     for name in ("COLUMNS", "LINES"):
         if not re.fullmatch("[1-9][0-9]{0,8}", os.environ.get(name, "80")):
-            del os.environ[name]  # rich takes "²" for a number, and 0 for a width
+            del os.environ[name]  # rich accepts "²" as a number, and 0 as a width
 
 
 def _stand_in(error: UnicodeError) -> tuple[str, int]:
-    """What an ASCII or Latin-1 terminal shows for what it does not know."""
+    """The replacement for characters that an ASCII or Latin-1 terminal cannot show."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     unknown = error.object[error.start : error.end]
@@ -51,12 +51,12 @@ def tell(text: str) -> None:
 
 
 def note(console: Console, told: str) -> None:
-    """Print what the user should know."""
+    """Print a message to the user."""
     console.print(f"noisin: {message(told)}", soft_wrap=True)
 
 
 class _Plain(Console):
-    """A console of a bounded width that escapes control characters."""
+    """A console of bounded width that escapes control characters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
@@ -72,33 +72,33 @@ class _Plain(Console):
         self._width, self._height = size
 
     def render(self, *given: Any, **options: Any) -> Iterable[Segment]:
-        """As rich does, but whatever is not rich's own is printable."""
+        """Like rich's method, but everything that is not markup of rich is made printable."""
         for text, style, control in super().render(*given, **options):
             yield Segment(text if control else printable(text), style, control)
 
 
 class Results(_Plain):
-    """Standard output. A reader who has seen enough, such as head, is the caller's to notice."""
+    """Standard output. The caller handles a reader, such as head, that stops reading."""
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise it: rich would end the process."""
+        """Raise the error: rich would end the process."""
         raise BrokenPipeError
 
 
 class Messages(_Plain):
-    """Standard error. Work goes on when nobody reads on."""
+    """Standard error. The work continues if nobody reads it."""
 
     def __init__(self) -> None:
         super().__init__(stderr=True)
 
     def on_broken_pipe(self) -> None:
-        """Say no more, neither here nor when the process ends."""
+        """Print nothing more, neither now nor when the process ends."""
         self.quiet = True
         silence(sys.stderr.fileno())
 
 
 def silence(descriptor: int) -> None:
-    """Let what is still printed there go nowhere."""
+    """Discard everything that is still printed to it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""``noisin data``: the facts of a corpus."""
+"""``noisin data``: facts about a corpus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def data(
     folder: Annotated[Path | None, Parameter(name="--data")] = None,
     json: Switch = False,
 ) -> None:
-    """Show what a corpus holds: tokens, words, unknown words, how much of it stands in train.
+    """Show facts about a corpus: tokens, words, unknown words, and the overlap with train.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def data(
         manual (built in), ptb, wikitext-2, a folder with train, valid and test files, or one text
         file.
     folder
-        Where the files of ptb or wikitext-2 lie; else NOISIN_DATA says so; else they are
+        The folder of ptb or wikitext-2; by default NOISIN_DATA; otherwise they are
         downloaded.
     json
         Print JSON instead of a table.

@@ -1,4 +1,4 @@
-"""``noisin evaluate``: the perplexity of a trained model."""
+"""``noisin evaluate``: the score of a trained model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from noisin.errors import InvalidData, InvalidValue
 from noisin.training.record import RunRecord, finite
 
 if TYPE_CHECKING:
-    from noisin.data.cache import Ids
-    from noisin.training.evaluation import Score
-    from noisin.training.restoring import Restored
+    from noisin.tasks import Score, Task, Unit
+    from noisin.tasks.base import Split
+    from noisin.training.load import Restored
 
 MOST_SAMPLES = 10_000
+ALL = 10**15  # tokens, more than any text has
 Method = Literal["exact", "marginal", "arithmetic", "geometric"]
 
 
@@ -39,105 +40,119 @@ def evaluate(
     folder: Annotated[Path | None, Parameter(name="--data")] = None,
     json: Switch = False,
 ) -> None:
-    """Measure the perplexity of a trained model on its text.
+    """Score a trained model on its data.
 
     Parameters
     ----------
     run
         The folder of the run.
     split
-        The text to measure on.
+        The split to score.
     method
         exact: the model with its noise off. The others mix samples of the noise: the marginal
         likelihood of windows of 35 words, or the ensemble that averages probabilities
         (arithmetic) or their logarithms (geometric).
     samples
-        How many samples of the noise to mix; 10 unless given.
+        The number of noise samples to mix; by default 10.
     batch_size
-        Columns that the text is cut into; 1 scores every word but the first, with all its history.
+        Columns of the text; 1 scores every word but the first, with its full history.
     temperature
         Divides the natural parameters.
     weights
-        The raw ones or their average; unless given, those that are better on valid.
+        Raw or averaged weights; by default those that are better on valid.
     checkpoint
         The best epoch of these weights, or the newest checkpoint.
     seed
-        Of the samples.
+        The seed of the noise samples.
     folder
-        Where the files of ptb or wikitext-2 lie, or the text of your own, if it was moved.
+        The folder of ptb or wikitext-2, or your own text, if it was moved.
     json
         Print JSON instead of a sentence.
     """
     if method == "exact" and samples is not None:
-        raise InvalidValue("--samples is for the methods that draw noise; exact draws none.")
+        raise InvalidValue("--samples is only for methods that draw noise; exact does not.")
     if samples is not None and not 1 <= samples <= MOST_SAMPLES:
         raise InvalidValue(f"--samples must lie in 1 to {MOST_SAMPLES}, got {samples}.")
     if not 0 <= seed < 2**63:
         raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
-    from noisin.training.restoring import restore
+    from noisin.training.load import restore
 
     record = RunRecord(run)
     restored = restore(record, checkpoint, weights, Display().note)
     config = restored.config
     if method != "exact" and (config.noise is None or config.train.objective == "penalty"):
         raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")
-    options: dict[str, Any] = {"batch_size": batch_size, "temperature": temperature}
+    options: dict[str, Any] = {"temperature": temperature}
     if method != "exact":
         options["K"] = 10 if samples is None else samples
-    score = _score(restored, _text(record, folder, split), method, seed, options)
-    told = {
+    task = _task(record, folder, batch_size)
+    score = _score(restored, task, split, method, seed, options)
+    found = {
         "run": str(run),
         "checkpoint": checkpoint,
         "epoch": restored.epoch,
         "weights": restored.weights,
         "split": split,
         "method": method,
+        "batch_size": batch_size,
         **options,
         **asdict(score),
-        "perplexity": score.perplexity,
+        "unit": task.unit.name,
+        "per": task.unit.per,
+        task.unit.name: task.unit.value(score.nats),
     }
-    tell(json_format.dumps(finite(told), indent=2) if json else _sentence(told))
+    tell(json_format.dumps(finite(found), indent=2) if json else _sentence(found, task.unit))
 
 
-def _text(record: RunRecord, folder: Path | None, split: str) -> Ids:
-    """A split of the text that the run was trained on, and of no other."""
+def _task(record: RunRecord, folder: Path | None, batch_size: int) -> Task:
+    """The task of the run, with its data in ``batch_size`` columns; raises for other data."""
     from noisin import data
+    from noisin.data import music
+    from noisin.tasks.base import facts_of
+    from noisin.training.build import build_task
 
-    config = record.config.data
-    if folder is None:
-        corpus = data.load(config.name, config.folder)
-    elif config.name in data.NAMES:
-        corpus = data.load(config.name, folder)
-    else:
-        corpus = data.load(folder)  # where a text of one's own is now
-    if record.environment.get("data", {}).get("sha256") != corpus.sha256:
+    config = record.config
+    place: dict[str, Any] = {}
+    if folder is not None:
+        public = config.data.name in (*data.NAMES, *music.FILES)
+        place = {"folder": str(folder)} if public else {"name": str(folder), "folder": None}
+    limits = {"eval_batch_size": batch_size, "clean_tokens": ALL}
+    here = {
+        "data": config.data.model_copy(update=place),
+        "train": config.train.model_copy(update=limits),
+    }
+    task = build_task(config.model_copy(update=here))
+    sha256 = facts_of(task)["data"]["sha256"]
+    if record.environment.get("data", {}).get("sha256") != sha256:
         raise InvalidData(
-            f"{corpus.source}: is not the text that {record.folder} was trained on: the sha256 is "
-            f"{corpus.sha256}. Name the place of the right one with --data."
+            f"{folder or config.data.name}: is not the data that {record.folder} was trained on: "
+            f"the sha256 is {sha256}. Pass the path of the right data with --data."
         )
-    ids: Ids = getattr(corpus, split)
-    return ids
+    return task
 
 
-def _score(restored: Restored, ids: Ids, method: Method, seed: int, options: Any) -> Score:
+def _score(
+    restored: Restored, task: Task, split: Split, method: Method, seed: int, options: Any
+) -> Score:
     import torch
 
-    from noisin.training import evaluation
+    from noisin.training import predictors
 
     torch.manual_seed(seed)
-    if method == "exact":
-        return evaluation.perplexity(restored.model, ids, **options)
-    score: Score = getattr(evaluation, method)(restored.model, ids, **options)
-    return score
+    kind = {"exact": "clean"}.get(method, method).capitalize()
+    predictor = getattr(predictors, kind)(restored.model, **options)
+    return predictors.evaluate(
+        predictor, task.batches("train_clean" if split == "train" else split)
+    )
 
 
-def _sentence(told: dict[str, Any]) -> str:
+def _sentence(found: dict[str, Any], unit: Unit) -> str:
     error = ""
-    if told["stderr"] is not None:
-        error = f" ± {told['perplexity'] * told['stderr']:.2g}"
-    mixed = f", {told['K']} samples" if "K" in told else ""
+    if found["stderr"] is not None:
+        error = f" ± {unit.error(found['nats'], found['stderr']):.2g}"
+    mixed = f", {found['K']} samples" if "K" in found else ""
     return (
-        f"{told['split']} perplexity {told['perplexity']:.2f}{error}  "
-        f"({told['method']}{mixed}; {told['weights']} weights after epoch {told['epoch']}; "
-        f"batch {told['batch_size']}, {told['tokens']:,} words)"
+        f"{found['split']} {unit.name} {found[unit.name]:.2f}{error}  "
+        f"({found['method']}{mixed}; {found['weights']} weights after epoch {found['epoch']}; "
+        f"batch {found['batch_size']}, {found['count']:,} {unit.per}s)"
     )

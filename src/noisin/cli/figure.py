@@ -1,4 +1,4 @@
-"""``noisin figure``: the paper's figure, from runs of one's own."""
+"""``noisin figure``: the paper's figure, from your own runs."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from noisin.cli.arguments import WholeNumber
 from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
 from noisin.errors import InvalidValue
-from noisin.experiments import figure1
 from noisin.experiments.collection import collect
-from noisin.experiments.figures import check_can_draw, save
 from noisin.experiments.formats import one_line
+from noisin.experiments.paper import figure1
+from noisin.experiments.pictures.learning_curves import check_can_draw, save
 
 
 def figure(
     number: WholeNumber, /, *, runs: Path = Path("runs"), out: Path = Path("figure-1.svg")
 ) -> None:
-    """Draw a figure of the paper from runs of your own. The paper has one.
+    """Draw a figure of the paper from your own runs. The paper has one.
 
     Figure 1 is perplexity by epoch, on valid and on train with noise on and off, of an Elman RNN
-    without noise and with additive Gaussian noise, of one gamma or several. Its runs are made by
-    noisin train figure1-clean and noisin train figure1-noisy. Needs matplotlib: pip install
+    without noise and with additive Gaussian noise, of one gamma or several. noisin train
+    figure1-clean and noisin train figure1-noisy make its runs. Needs matplotlib: pip install
     'noisin[plot]'.
 
     Parameters
     ----------
     number
-        The paper's: 1.
+        The number in the paper: 1.
     runs
-        The folder to search for runs, however deep.
+        The folder to search for runs, at any depth.
     out
-        The file to write, .svg or .png; the other one is written beside it.
+        The file to write, .svg or .png; the other one is written next to it.
     """
     if number != 1:
         raise InvalidValue(f"The paper has one figure, so its number must be 1, got {number}.")

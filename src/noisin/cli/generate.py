@@ -8,6 +8,7 @@ from typing import Literal
 from noisin.cli.arguments import Number, WholeNumber
 from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
+from noisin.errors import InvalidValue
 from noisin.training.record import RunRecord
 
 
@@ -23,14 +24,14 @@ def generate(
     weights: Literal["raw", "averaged"] | None = None,
     checkpoint: Literal["best", "last"] = "best",
 ) -> None:
-    """Let a trained model go on from a prompt.
+    """Continue a prompt with a trained model.
 
     Parameters
     ----------
     run
         The folder of the run.
     prompt
-        The words to go on from, set apart by spaces as in the text that the model has learnt.
+        The words to continue, separated by spaces as in the training text.
     length
         How many words to add.
     temperature
@@ -40,15 +41,17 @@ def generate(
     seed
         Of the draws.
     weights
-        The raw ones or their average; unless given, those that counted in validation.
+        Raw or averaged weights; by default those that are better on valid.
     checkpoint
         The best epoch, or the newest checkpoint.
     """
     from noisin.data.vocab import EOS
     from noisin.models import generate as draw
-    from noisin.training.restoring import restore
+    from noisin.training.load import restore
 
     restored = restore(RunRecord(run), checkpoint, weights, Display().note)
+    if restored.vocab is None:
+        raise InvalidValue(f"{run}: does not predict words, so it cannot generate text.")
     words = draw(
         restored.model,
         restored.vocab,

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, plain lines elsewhere. On standard error."""
+"""The progress of a run: a bar on a terminal, plain lines elsewhere. On standard error."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from noisin.cli.consoles import Messages, note
 from noisin.experiments.seeds import number
-from noisin.training.progress import Status
+from noisin.tasks.unit import Unit
+from noisin.training.runtime.progress import Status
+from noisin.training.scores import in_unit
 
 QUIET = 60.0  # seconds without a line, elsewhere than on a terminal
 
 
 class Display:
-    """Shows runs, one after another, as the trainer tells of them."""
+    """Shows the progress that the trainer reports, of one run after another."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Messages()
@@ -25,63 +27,77 @@ class Display:
         self._epochs = 0
         self._left = ""
         self._bar: tuple[Progress, TaskID] | None = None
-        self._told = time.monotonic()
+        self._shown = time.monotonic()
 
     def begin(self, title: str) -> None:
-        """A run starts or goes on."""
+        """A run starts or continues."""
         self._title, self._epochs, self._left = title, 0, ""
         if self.console.is_terminal:
             bar = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
-                TextColumn("{task.fields[told]}", markup=False),
+                TextColumn("{task.fields[shown]}", markup=False),
                 console=self.console,
                 transient=True,
             )
-            self._bar = bar, bar.add_task(title, total=1.0, told="")
+            self._bar = bar, bar.add_task(title, total=1.0, shown="")
             bar.start()
 
     def status(self, status: Status) -> None:
-        """It is so far now."""
+        """Show the current status."""
         self._epochs = status.epochs
         known = status.seconds_left < float("inf")
         self._left = f"{clock(status.seconds_left)} left" if known else ""
-        told = (
-            f"epoch {status.epoch}/{status.epochs}  perplexity {status.perplexity:.1f}  "
-            f"{status.tokens_per_second:,.0f} tokens/s  {self._left}"
+        score = status.unit.value(status.nats)
+        shown = (
+            f"epoch {status.epoch}/{status.epochs}  {labelled(score, status.unit)}  "
+            f"{status.tokens_per_second:,.0f} {status.unit.targets}/s  {self._left}"
         )
         if self._bar:
             bar, task = self._bar
-            bar.update(task, completed=status.done, told=told)
-        elif time.monotonic() - self._told > QUIET:
-            self._say(told.rstrip())
+            bar.update(task, completed=status.done, shown=shown)
+        elif time.monotonic() - self._shown > QUIET:
+            self._say(shown.rstrip())
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
-        """An epoch is over."""
-        values = {
+    def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
+        """An epoch has ended."""
+        recorded = {
             "train": metrics["train"],
             "noise off": metrics["train_clean"],
             "valid": metrics["valid"],
             "averaged": metrics["valid_averaged"],
         }
-        told = "  ".join(f"{name} {number(v)}" for name, v in values.items() if v is not None)
+        values = {name: in_unit(score, unit) for name, score in recorded.items()}
+        shown = "  ".join(
+            f"{name} {number(value, unit)}" for name, value in values.items() if value is not None
+        )
         limit = f"/{self._epochs}" if self._epochs else ""
-        speed = f"{metrics['tokens_per_second']:,.0f} tokens/s"
-        self._say(f"epoch {metrics['epoch']:>2}{limit}  {told}  {speed}  {self._left}".rstrip())
+        speed = f"{metrics['tokens_per_second']:,.0f} {unit.targets}/s"
+        self._say(f"epoch {metrics['epoch']:>2}{limit}  {shown}  {speed}  {self._left}".rstrip())
 
     def note(self, message: str) -> None:
-        """Something that the user should know."""
+        """Show a message for the user."""
         note(self.console, message)
 
     def end(self) -> None:
-        """The run is over."""
+        """The run has ended."""
         if self._bar:
             self._bar[0].stop()
             self._bar = None
 
-    def _say(self, told: str) -> None:
-        self.console.print(f"{self._title}  {told}", soft_wrap=True)
-        self._told = time.monotonic()
+    def _say(self, text: str) -> None:
+        self.console.print(f"{self._title}  {text}", soft_wrap=True)
+        self._shown = time.monotonic()
+
+
+def labelled(score: float, unit: Unit) -> str:
+    """A score with its unit.
+
+    >>> labelled(82.12, Unit("perplexity", "word")), labelled(-1.5, Unit("nats", "step"))
+    ('perplexity 82.1', '-1.500 nats per step')
+    """
+    shown = number(score, unit)
+    return f"{unit} {shown}" if unit.name == "perplexity" else f"{shown} {unit}"
 
 
 def clock(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""``noisin table``: a table of the paper beside ours."""
+"""``noisin table``: a table of the paper next to ours."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from noisin.cli.arguments import WholeNumber
 from noisin.cli.consoles import Messages, note, tell
 from noisin.cli.progress import Display
-from noisin.experiments import sheets, tables
 from noisin.experiments.collection import collect
+from noisin.experiments.paper import sheets, tables
 
 
 def table(
@@ -18,19 +18,19 @@ def table(
     runs: Path = Path("runs"),
     format: sheets.Format = "text",
 ) -> None:
-    """Show a table of the paper beside the runs of its recipes.
+    """Show a table of the paper next to the runs of its recipes.
 
     A run counts for a cell if its settings are those of the cell's recipe, such as
-    ptb-medium-gaussian, but for seed, limits and threads, and if it has read the same text.
+    ptb-medium-gaussian, except seed, limits and threads, and if it was trained on the same text.
 
     Parameters
     ----------
     number
-        The paper's: 3 is Penn Treebank, 4 is WikiText-2, 5 other systems.
+        The number in the paper: 3 is Penn Treebank, 4 is WikiText-2, 5 other systems.
     runs
-        The folder to search for runs, however deep.
+        The folder to search for runs, at any depth.
     format
-        How to show it. With csv, what there is to say beside goes to standard error.
+        The format. With csv, remarks go to standard error.
     """
     tables.check_number(number)
     found = collect(runs, note=Display().note)

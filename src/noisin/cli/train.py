@@ -13,15 +13,17 @@ from rich.table import Table
 from noisin.cli.consoles import Results, tell
 from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
-from noisin.experiments import comparison, figures, presets
-from noisin.experiments.comparison import Row
+from noisin.experiments import comparison, presets
+from noisin.experiments.comparison import ComparisonRow
+from noisin.experiments.pictures import learning_curves
 from noisin.experiments.seeds import number
+from noisin.tasks.unit import common
 from noisin.training.config import RunConfig
-from noisin.training.progress import Quiet
 from noisin.training.record import RunRecord
+from noisin.training.runtime.progress import Quiet
 
-PRESET = f"""The settings to start from, by name or as a TOML file; the flags below go over them.
-The names: {presets.known()}."""
+PRESET = f"""The base settings: the name of a preset or a TOML file. The flags below override them.
+Presets: {presets.known()}."""
 
 
 @with_settings
@@ -32,23 +34,23 @@ def train(
     out: Path = Path("runs"),
     **flags: str | None,
 ) -> None:
-    """Train a language model. The same command again goes on with a run that was stopped.
+    """Train a language model. Run the same command again to continue a run that was stopped.
 
-    Without arguments this is the main job: the built-in text, the same LSTM without noise, with
-    noise and with dropout, compared in a table and a picture; about three minutes.
+    Without arguments, train the same LSTM without noise, with noise and with dropout on the
+    built-in text, and compare the results in a table and a plot; about three minutes.
 
-    A setting has the value of its flag, else of the preset, else the default that is shown here.
+    A flag overrides the preset, and the preset overrides the default shown here.
 
     Parameters
     ----------
     out
-        The folder that the folder of the run is made in.
+        The folder in which the folder of the run is created.
     """
     chosen = presets.read(preset)
     configs = chosen.configs(nested(flags))
     folder = out / f"{chosen.name}-{_mark(configs.values())}"
     places = [folder / name for name in configs] if chosen.variants else [folder]
-    from noisin.training.distributed import connected
+    from noisin.training.runtime.distributed import connected
 
     with connected(next(iter(configs.values())).device) as workers:
         progress = Display() if workers.main else Quiet()
@@ -66,36 +68,37 @@ def _conclude(records: Sequence[RunRecord], folder: Path) -> None:
 
 
 def _mark(configs: Iterable[RunConfig]) -> str:
-    """Other settings, another folder; but the same run with other limits goes on in its own."""
+    """The hash of the settings without limits, so that other limits continue the same run."""
     hashes = "".join(config.hash(limits=False) for config in configs)
     return hashlib.sha256(hashes.encode()).hexdigest()[:8]
 
 
 def _picture(records: Sequence[RunRecord], folder: Path) -> str:
-    if not figures.can_draw():
+    if not learning_curves.can_draw():
         return (
-            ". For a picture of the learning curves: pip install 'noisin[plot]', and the same "
-            "command again."
+            ". To plot the learning curves, run pip install 'noisin[plot]' and the same command "
+            "again."
         )
     path = folder / "learning-curves.svg"
-    figures.learning_curves(records, path, path.with_suffix(".png"))
+    learning_curves.learning_curves(records, path, path.with_suffix(".png"))
     return f", the learning curves in {path} (and .png)."
 
 
-def _print(rows: Sequence[Row]) -> None:
+def _print(rows: Sequence[ComparisonRow]) -> None:
     console = Results()
-    console.width = max(console.width, 120)  # numbers are not to be cut, however narrow it is
+    console.width = max(console.width, 120)  # numbers are never truncated
     heads = ("train", "valid", "test", "gap", "best epoch", "time")
-    table = Table("perplexity", "weights", *heads, box=None, pad_edge=False)
+    unit = common(row.unit for row in rows)
+    table = Table(unit, "weights", *heads, box=None, pad_edge=False)
     for column in table.columns[2:]:
         column.justify = "right"
     for row in rows:
         values = (row.train, row.valid, row.test, row.gap)
-        shown = ["-" if value is None else number(value) for value in values]
+        shown = ["-" if value is None else number(value, row.unit) for value in values]
         weights = row.weights + (" *" if row.counts else "")
         epochs = f"{row.best_epoch} of {row.epochs}"
         table.add_row(row.run, weights, *shown, epochs, clock(row.seconds))
-    console.print("\nAt the epoch of the lowest perplexity on valid, noise and dropout off:\n")
+    console.print(f"\nAt the epoch of the lowest {unit} on valid, noise and dropout off:\n")
     console.print(table)
     if any(not row.counts for row in rows):
-        console.print("\n* The weights that are better on valid: the score of the run.")
+        console.print("\n* The weights that are better on valid; their score is that of the run.")

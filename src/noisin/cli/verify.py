@@ -1,4 +1,4 @@
-"""``noisin verify``: the claims of the paper, checked."""
+"""``noisin verify``: checks of the claims of the paper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from noisin.cli.consoles import Messages, Results, tell
 from noisin.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from noisin.analysis.rows import Row
+    from noisin.analysis.rows import ClaimRow
 
 LARGEST_SEED = 2**32
 
@@ -88,7 +88,7 @@ def _check_picture(path: Path) -> None:
         raise InvalidValue(f"--plot: cannot write {path}: {error.strerror}.") from None
 
 
-def _record(rows: Sequence[Row], seed: int, rate: float) -> dict[str, Any]:
+def _record(rows: Sequence[ClaimRow], seed: int, rate: float) -> dict[str, Any]:
     return {
         "version": noisin.__version__,
         "seed": seed,
@@ -98,7 +98,7 @@ def _record(rows: Sequence[Row], seed: int, rate: float) -> dict[str, Any]:
     }
 
 
-def _print_table(rows: Sequence[Row], seed: int, rate: float) -> None:
+def _print_table(rows: Sequence[ClaimRow], seed: int, rate: float) -> None:
     console = Results()
     if not console.is_terminal:
         console.width = 160

@@ -1,4 +1,4 @@
-"""Text as ids: :func:`load` a corpus, and cut it into :class:`Windows` to train on."""
+"""Text as ids: :func:`load` a corpus, and split it into :class:`Windows` for training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from noisin.data.facts import overlap as overlap
 from noisin.data.vocab import Vocabulary as Vocabulary
 
 if TYPE_CHECKING:
-    from noisin.data.batching import Window as Window
-    from noisin.data.batching import Windows as Windows
+    from noisin.data.batch import Batch as Batch
+    from noisin.data.batch import Windows as Windows
 
-_WITH_TORCH = ("Window", "Windows")
+_WITH_TORCH = ("Batch", "Windows")
 
 __all__ = ["NAMES", "SPLITS", "Corpus", "Facts", "Vocabulary", "describe", "load", "overlap"]
 __all__ += _WITH_TORCH
@@ -25,7 +25,7 @@ __all__ += _WITH_TORCH
 
 def __getattr__(name: str) -> Any:
     if name in _WITH_TORCH:
-        from noisin.data import batching
+        from noisin.data import batch
 
-        return getattr(batching, name)
+        return getattr(batch, name)
     raise AttributeError(f"module 'noisin.data' has no attribute {name!r}")

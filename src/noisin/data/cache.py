@@ -1,10 +1,9 @@
-"""Ids on disk, found again by what the text holds and not by where it lies.
+"""Ids on disk, identified by the content of the text rather than by its path.
 
 An entry is one file: the ids of train, valid and test; a JSON tail with their lengths and the
-words; the length of the tail; the sha256 of all that. It is written beside its place and renamed
-into it, so two processes at once do no harm, and what does not match its hash, or belongs to
-another user, is built anew. What a process that was killed has left half-written is removed by a
-later one.
+words; the length of the tail; the sha256 of all of it. It is written under a temporary name and
+renamed, so that several processes can use the cache. An entry that does not match its hash, or
+belongs to another user, is rebuilt. Partial files of a killed process are removed by a later one.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from noisin import places, trust
+from noisin._util import places, trust
 from noisin.data.vocab import Vocabulary
 from noisin.errors import InvalidType, NoisinError, Unavailable
 
 FORMAT = 1
 ID = np.dtype("<i4")
-STALE = 3600.0  # seconds without a change to a file that is being written
+STALE = 3600.0  # seconds without a change until a file being written is considered abandoned
 _HASH, _COUNT = hashlib.sha256().digest_size, 8
 
 Ids = NDArray[np.int32]
@@ -59,14 +58,14 @@ class Entry:
 
 
 def entry_path(key: str) -> Path:
-    """Where the entry of that key is kept."""
+    """The path of the entry with that key."""
     return places.cache() / "ids" / f"{key}-{FORMAT}.ids"
 
 
 def remove_stale(folder: Path, pattern: str) -> None:
-    """Remove files that somebody began and has not written to for long.
+    """Remove unfinished files that have not changed for a long time.
 
-    Should their writer be alive after all, it finds them gone and does without the cache.
+    If their writer is still alive, it finds them missing and continues without the cache.
     """
     for path in folder.glob(pattern):
         with contextlib.suppress(OSError):
@@ -75,7 +74,7 @@ def remove_stale(folder: Path, pattern: str) -> None:
 
 
 def store(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file completely or not at all."""
     places.made(path.parent)
     remove_stale(path.parent, ".new-*")
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
@@ -89,7 +88,7 @@ def store(path: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 
 class Writer:
-    """Writes an entry piece by piece, none of which stays in memory."""
+    """Writes an entry piece by piece, without keeping the pieces in memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest = file, hashlib.sha256()
@@ -111,7 +110,7 @@ class Writer:
 
 
 def load(file: IO[bytes]) -> Entry | None:
-    """Map the entry into memory, or return None if it is not what was once written."""
+    """Map the entry into memory, or return None if it is not as it was written."""
     end = file.seek(0, os.SEEK_END) - _HASH - _COUNT
     if end < 0 or not _is_whole(file, end + _COUNT):
         return None
@@ -125,7 +124,7 @@ def load(file: IO[bytes]) -> Entry | None:
         ids = np.memmap(file, ID, mode="r", shape=(sum(tail["lengths"]),))
         train, valid, test = np.split(ids, np.cumsum(tail["lengths"])[:-1])
         entry = Entry(Vocabulary(tuple(tail["words"])), (train, valid, test))
-    except (ValueError, LookupError, TypeError, RecursionError):  # whole, and not written by us
+    except (ValueError, LookupError, TypeError, RecursionError):  # intact, but not ours
         return None
     in_range = not len(ids) or (ids.min() >= 0 and ids.max() < len(entry.vocab))
     return entry if in_range else None
@@ -141,29 +140,29 @@ def _is_whole(file: IO[bytes], size: int) -> bool:
 
 
 def get(key: str) -> Entry | None:
-    """The entry of that key, or None if it is absent, unreadable or damaged."""
+    """The entry with that key, or None if it is missing, unreadable or damaged."""
     try:
         with open(trust.open_file(entry_path(key)), "rb") as file:
             return load(file)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
         return None
 
 
 def put(key: str, write: Callable[[Writer], None]) -> Entry:
-    """Write an entry and map it. Without a cache to write to, it lives as long as its arrays do."""
+    """Write an entry and map it. Without a writable cache, it exists as long as its arrays do."""
     try:
         store(entry_path(key), lambda file: write(Writer(file)))
         entry = get(key)
         if entry is not None:
             return entry
-        problem = "what was written there cannot be read back"
+        problem = "what was written to it cannot be read back"
     except NoisinError:
-        raise  # it is the text that is bad
+        raise  # the text itself is invalid
     except (OSError, RuntimeError) as error:
         problem = str(error)
     warnings.warn(
-        f"The cache cannot be used, so the text will be read anew each time: {problem}. "
-        f"Set NOISIN_CACHE to a folder that can be written.",
+        f"The cache cannot be used, so the text will be read again each time: {problem}. "
+        f"Set NOISIN_CACHE to a writable folder.",
         RuntimeWarning,
         stacklevel=4,
     )
@@ -172,7 +171,7 @@ def put(key: str, write: Callable[[Writer], None]) -> Entry:
 
 def _put_aside(write: Callable[[Writer], None]) -> Entry:
     try:
-        with tempfile.TemporaryFile() as file:  # it has no name: the system removes it
+        with tempfile.TemporaryFile() as file:  # it has no name, so the system removes it
             write(Writer(file))
             file.flush()
             entry = load(file)
@@ -180,9 +179,9 @@ def _put_aside(write: Callable[[Writer], None]) -> Entry:
         raise
     except OSError as error:
         raise Unavailable(
-            f"No room for the ids, neither in the cache nor in the temporary folder: {error}. "
-            f"Set NOISIN_CACHE to a folder that can be written."
+            f"No space for the ids, neither in the cache nor in the temporary folder: {error}. "
+            f"Set NOISIN_CACHE to a writable folder."
         ) from None
     if entry is None:
-        raise Unavailable("A temporary file does not hold what was written to it. Check the disk.")
+        raise Unavailable("A temporary file does not contain what was written. Check the disk.")
     return entry

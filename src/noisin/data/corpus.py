@@ -10,7 +10,7 @@ import numpy as np
 
 from noisin.data import cache
 from noisin.data.cache import Ids
-from noisin.data.text import Text, words
+from noisin.data.text import TextStream, words
 from noisin.data.vocab import EOS, Vocabulary
 from noisin.errors import InvalidData
 
@@ -21,8 +21,8 @@ SPLITS = ("train", "valid", "test")
 class Corpus:
     """Text as ids. The arrays are read-only and mapped into memory, so they may be larger than it.
 
-    ``sha256`` is that of the text of the three splits, wherever its files lie; ``source`` says
-    where that was.
+    ``sha256`` is the hash of the text of the three splits and does not depend on where its files
+    are; ``source`` is that place.
     """
 
     name: str
@@ -39,18 +39,18 @@ class Corpus:
 
 
 class _Growing(dict[str, int]):
-    """Gives each new word the next id."""
+    """Assigns the next id to each new word."""
 
     def __missing__(self, word: str) -> int:
         self[word] = number = len(self)
         return number
 
 
-def read(name: str, texts: Mapping[str, Text], source: str) -> Corpus:
+def read(name: str, texts: Mapping[str, TextStream], source: str) -> Corpus:
     """The corpus of three texts: ``line.split() + ["<eos>"]`` for every line, blank ones too.
 
-    Ids go by first occurrence over train, valid and test. They are built once and then found again
-    in the cache, by the hash of the texts.
+    Ids are numbered by first occurrence in train, valid and test. They are built once and then read
+    from the cache, by the hash of the texts.
     """
     ordered = [texts[split] for split in SPLITS]
     hashes = [text.sha256() for text in ordered]
@@ -68,11 +68,11 @@ def read(name: str, texts: Mapping[str, Text], source: str) -> Corpus:
 
 
 def digest(hashes: Iterable[str]) -> str:
-    """The sha256 of a corpus, of those of its train, valid and test text."""
+    """The sha256 of a corpus, from those of its train, valid and test text."""
     return hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
 
 
-def _encode(text: Text, ids: _Growing, writer: cache.Writer) -> int:
+def _encode(text: TextStream, ids: _Growing, writer: cache.Writer) -> int:
     length = ends = 0
     for lines in text.lines():
         found = words(lines)
@@ -80,5 +80,5 @@ def _encode(text: Text, ids: _Growing, writer: cache.Writer) -> int:
         length += len(found)
         ends += found.count(EOS)
     if length == ends:
-        raise InvalidData(f"{text.name}: is empty. Expected text, words set apart by spaces.")
+        raise InvalidData(f"{text.name}: is empty. Expected text, with words separated by spaces.")
     return length

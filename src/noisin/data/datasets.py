@@ -1,4 +1,4 @@
-"""Corpora by name or by place: ``load("manual")``, ``load("ptb")``, ``load("my/folder")``."""
+"""Corpora by name or by path: ``load("manual")``, ``load("ptb")``, ``load("my/folder")``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from noisin import arguments
+from noisin._util import arguments
 from noisin.data import corpus, download, manual
 from noisin.data.corpus import SPLITS, Corpus
-from noisin.data.text import Text, readable, split_file
+from noisin.data.text import TextStream, readable, split_file
 from noisin.errors import InvalidData, InvalidType, InvalidValue, Unavailable
 
 SUFFIXES = (".txt", ".tokens", ".raw")
@@ -25,7 +25,7 @@ _CALLED = {
 
 @dataclass(frozen=True)
 class Dataset:
-    """A public corpus: the folders that people keep it in, its addresses, and its exact bytes."""
+    """A public corpus: its usual folder names, its URLs, and the hashes of its files."""
 
     name: str
     folders: tuple[str, ...]
@@ -34,23 +34,23 @@ class Dataset:
 
     @property
     def digest(self) -> str:
-        """The sha256 of the corpus, as :class:`Corpus` and the record of a run tell it."""
+        """The sha256 of the corpus, as in :class:`Corpus` and in the record of a run."""
         return corpus.digest(self.sha256[split] for split in SPLITS)
 
     def find(self, folder: Path) -> dict[str, Path] | None:
-        """Its files in a folder or in a sub-folder by one of its names, or None."""
+        """Its files in a folder, or in a subfolder with one of its names, or None."""
         with readable(str(folder)):
             if not folder.is_dir():
-                raise Unavailable(f"{folder}: is no folder to look for {self.name!r} in.")
+                raise Unavailable(f"{folder}: is not a folder. Expected one with {self.name!r}.")
             for place in (*(folder / name for name in self.folders), folder):
                 files = find_files(place) if place.is_dir() else {}
                 if files.keys() == set(SPLITS):
                     return files
         return None
 
-    def check(self, files: Mapping[str, Path]) -> dict[str, Text]:
-        """The files as texts, if they hold what the name promises."""
-        texts = {split: Text(str(files[split]), files[split]) for split in SPLITS}
+    def check(self, files: Mapping[str, Path]) -> dict[str, TextStream]:
+        """The files as texts, after a check of their hashes."""
+        texts = {split: TextStream(str(files[split]), files[split]) for split in SPLITS}
         for split, text in texts.items():
             if (got := text.sha256()) != self.sha256[split]:
                 raise InvalidData(
@@ -108,8 +108,8 @@ def load(
         return _load_dataset(DATASETS[name], folder)
     if folder:
         raise InvalidValue(
-            f"{folder}: is a folder to look for {' or '.join(DATASETS)} in, and the corpus is "
-            f"{name}. To load the text that is in it, give it as the name (--data.name)."
+            f"{folder}: only {' or '.join(DATASETS)} can be loaded from a folder, but the corpus "
+            f"is {name}. To load the text in this folder, pass its path as the name (--data.name)."
         )
     if name == "manual":
         return corpus.read("manual", manual.texts(), manual.source())
@@ -127,14 +127,14 @@ def _load_dataset(dataset: Dataset, folder: str | os.PathLike[str] | None) -> Co
         return corpus.read(dataset.name, dataset.check(files), source)
     if folder:
         raise Unavailable(
-            f"{folder}: holds no {dataset.name!r}. Expected train, valid and test files, such as "
-            f"train.txt or ptb.train.txt, in it or in its folder {dataset.folders[0]!r}."
+            f"{folder}: does not contain {dataset.name!r}. Expected train, valid and test files, "
+            f"such as train.txt or ptb.train.txt, in it or in its folder {dataset.folders[0]!r}."
         )
     with download.fetched(dataset.name, dataset.url, dataset.sha256) as files:
         return corpus.read(dataset.name, dataset.check(files), dataset.url)
 
 
-def _find_texts(path: Path) -> dict[str, Text]:
+def _find_texts(path: Path) -> dict[str, TextStream]:
     if path.is_dir():
         files = find_files(path)
         if missing := [split for split in SPLITS if split not in files]:
@@ -142,7 +142,7 @@ def _find_texts(path: Path) -> dict[str, Text]:
                 f"{path}: has no {missing[0]} file. Expected three files of text, such as "
                 f"train.txt, valid.txt and test.txt."
             )
-        return {split: Text(str(file), file) for split, file in files.items()}
+        return {split: TextStream(str(file), file) for split, file in files.items()}
     if path.exists():
         return split_file(path)
     close = get_close_matches(str(path), NAMES, n=1)

@@ -1,4 +1,4 @@
-"""Files from public places, kept in the cache, each with the hash that it must have."""
+"""Files from public URLs, kept in the cache and checked by their hashes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from noisin import places
+from noisin._util import places
 from noisin.data import cache
 from noisin.errors import InvalidData, NoisinError, Unavailable
 
@@ -16,9 +16,9 @@ TIMEOUT = 20  # seconds without an answer
 
 @contextmanager
 def fetched(name: str, url: str, sha256: Mapping[str, str]) -> Iterator[dict[str, Path]]:
-    """The files of a data set, downloaded unless the cache has them.
+    """The files of a data set, downloaded unless they are in the cache.
 
-    Where the cache cannot be written, they are in a temporary folder for as long as the context.
+    If the cache is not writable, they are in a temporary folder that is removed after the context.
     """
     with tempfile.TemporaryDirectory() as aside:
         try:
@@ -41,10 +41,10 @@ def _retrieve(path: Path, name: str, url: str, sha256: str) -> Path:
     import pooch  # type: ignore[import-untyped]
     from requests.exceptions import RequestException
 
-    cache.remove_stale(path.parent, "tmp*")  # as pooch calls a download that is not complete
+    cache.remove_stale(path.parent, "tmp*")  # pooch's names for incomplete downloads
     logger = pooch.get_logger()
     level = logger.level
-    logger.setLevel("WARNING")  # what is printed is for the command line to say
+    logger.setLevel("WARNING")  # only the command line prints
     try:
         pooch.retrieve(
             url,
@@ -56,12 +56,12 @@ def _retrieve(path: Path, name: str, url: str, sha256: str) -> Path:
     except RequestException as error:
         raise Unavailable(
             f"{name}: {url} cannot be reached ({type(error).__name__}). Connect to the network, or "
-            f"fetch the files elsewhere and name their folder: --data FOLDER or NOISIN_DATA."
+            f"get the files elsewhere and pass their folder: --data FOLDER or NOISIN_DATA."
         ) from None
     except ValueError:
         raise InvalidData(
-            f"{name}: what came from {url} is not the expected file (its sha256 is not {sha256}). "
-            f"Try again, or name a folder that has it: --data FOLDER or NOISIN_DATA."
+            f"{name}: the file from {url} is not the expected one (its sha256 is not {sha256}). "
+            f"Try again, or pass a folder that contains it: --data FOLDER or NOISIN_DATA."
         ) from None
     finally:
         logger.setLevel(level)

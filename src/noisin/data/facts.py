@@ -1,4 +1,4 @@
-"""What a corpus is like: sizes, unknown words, and how much of valid and test stands in train."""
+"""Facts about a corpus: sizes, unknown words, and how much of valid and test is also in train."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from noisin import arguments
+from noisin._util import arguments
 from noisin.data.cache import Ids, require_ids
 from noisin.data.corpus import SPLITS, Corpus
 from noisin.data.vocab import UNK
@@ -18,7 +18,7 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a corpus. Shares are of tokens, or of n-grams, in a split."""
+    """Facts about a corpus. Shares are shares of the tokens, or n-grams, of a split."""
 
     name: str
     source: str
@@ -55,7 +55,7 @@ def _unknown(corpus: Corpus, ids: Ids) -> float:
 
 
 def overlap(train: Ids, other: Ids, n: int = GRAM) -> float:
-    """The share of the n-grams of ``other`` that also stand in ``train``.
+    """The share of the n-grams of ``other`` that also occur in ``train``.
 
     N-grams are compared by a 64-bit hash. Train is streamed, so it may be larger than memory.
 

@@ -1,4 +1,4 @@
-"""The built-in text: Python's own language reference, which CPython carries for ``help()``.
+"""The built-in text: Python's own language reference, which CPython includes for ``help()``.
 
 Repeated paragraphs are dropped, for many topics quote each other. Blocks of neighbouring paragraphs
 are dealt out to train, valid and test, so that the three are alike and yet do not share sentences.
@@ -12,31 +12,32 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from noisin.data.text import Text, words
+from noisin.data.text import TextStream, words
 from noisin.data.vocab import EOS, UNK
 
 SHARES = {"train": 0.82, "valid": 0.095, "test": 0.085}
 PARAGRAPHS = 12  # of a block
-RARE = 3  # a word that train has less often is <unk>, wherever it stands
+RARE = 3  # a word that is less frequent in train is replaced by <unk> everywhere
 
-Paragraph = tuple[str, ...]  # the lines, their tokens set apart by spaces
+Paragraph = tuple[str, ...]  # the lines, with tokens separated by spaces
 
-_TOKEN = re.compile(r"[^\W\d_]+|\S")  # a word of letters, or any other character by itself
+_TOKEN = re.compile(r"[^\W\d_]+|\S")  # a word of letters, or any other single character
 _RULE = re.compile(r"([^\w\s])\1{4,}")  # under a heading or around a table
 _BLANK = re.compile(r"\n\s*\n")
 
 
 def source() -> str:
-    """Where the text is from."""
+    """The origin of the text."""
     return f"pydoc_data.topics of {platform.python_implementation()} {platform.python_version()}"
 
 
-def texts() -> dict[str, Text]:
+def texts() -> dict[str, TextStream]:
     """The splits of the language reference of this Python."""
     from pydoc_data.topics import topics  # half a megabyte: not before it is asked for
 
     return {
-        split: Text(f"manual ({split})", text.encode()) for split, text in render(topics).items()
+        split: TextStream(f"manual ({split})", text.encode())
+        for split, text in render(topics).items()
     }
 
 
@@ -58,19 +59,19 @@ def _join(tokens: Iterable[str]) -> str:
 
 
 def paragraphs(topics: Mapping[str, str]) -> Iterator[Paragraph]:
-    """The paragraphs in order of their topics, each the first time that it occurs."""
+    """The paragraphs in the order of their topics, without repetitions."""
     seen = set()
     for _, topic in sorted(topics.items()):
         for text in _BLANK.split(topic):
             paragraph = tuple(filter(None, map(tokenize, text.splitlines())))
-            key = " ".join(paragraph)  # however it was broken into lines
+            key = " ".join(paragraph)  # independent of line breaks
             if key and key not in seen:
                 seen.add(key)
                 yield paragraph
 
 
 def tokenize(line: str) -> str:
-    """A line with its words, digits and marks set apart by spaces; a rule is four marks long.
+    """A line with words, digits and punctuation separated by spaces; rules shortened to four marks.
 
     >>> tokenize('The "for" loop calls __next__() up to 10 times.')
     'The " for " loop calls _ _ next _ _ ( ) up to 1 0 times .'
@@ -88,7 +89,7 @@ def blocks(all: Iterable[Paragraph]) -> Iterator[list[Paragraph]]:
 
 
 def deal(all: Iterable[Sequence[Paragraph]]) -> dict[str, list[Paragraph]]:
-    """Give each block to the split that is furthest behind its share of the words."""
+    """Assign each block to the split that is furthest below its share of the words."""
     dealt: dict[str, list[Paragraph]] = {split: [] for split in SHARES}
     size = dict.fromkeys(SHARES, 0)
     for block in all:

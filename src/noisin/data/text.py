@@ -1,6 +1,6 @@
-"""Text as a stream: read in blocks of whole lines, hashed, and refused with one message if bad.
+"""Text as a stream: read in blocks of whole lines, hashed, and rejected with one message if bad.
 
-Nothing here holds more than a block in memory, so a text may be larger than that.
+Text is processed in blocks, so it may be larger than the memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from noisin._util.regular import NotRegular, open_regular
 from noisin.data.vocab import EOS
 from noisin.errors import InvalidData, Unavailable
-from noisin.regular import NotRegular, open_regular
 
 BLOCK = 2**16
 LONGEST_LINE = 2**20
@@ -24,7 +24,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class Text:
+class TextStream:
     """The bytes of one split: a file, a stretch ``[start, stop)`` of a file, or bytes in memory."""
 
     name: str
@@ -109,7 +109,7 @@ class Text:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Say of which file the system speaks."""
+    """Turn an ``OSError`` into an error that names the file."""
     try:
         yield
     except Unavailable:
@@ -127,25 +127,25 @@ def words(lines: str) -> list[str]:
     return lines.replace("\n", f" {EOS} ").split()
 
 
-def split_file(path: Path) -> dict[str, Text]:
+def split_file(path: Path) -> dict[str, TextStream]:
     """One file as three splits: the first 80 % for train, 10 % for valid, 10 % for test.
 
-    The cuts are moved to the next end of a line. A contiguous split keeps neighbours together.
+    The cuts are moved to the next line end. Contiguous splits keep neighbouring lines together.
     """
-    with readable(str(path)), Text(str(path), path)._open() as file:
+    with readable(str(path)), TextStream(str(path), path)._open() as file:
         size = os.fstat(file.fileno()).st_size
         cuts = [0]
         for tenths in (8, 9):
             file.seek(max(cuts[-1], size * tenths // 10))
             file.readline(LONGEST_LINE + 1)
-            cuts.append(min(file.tell(), size))  # it may have grown since
+            cuts.append(min(file.tell(), size))  # the file may have grown
         cuts.append(size)
     if size and not cuts[1] < cuts[2] < cuts[3]:
         raise InvalidData(
-            f"{path}: has too few lines to be split into train, valid and test at their ends. "
-            f"Give a longer text, or a folder with three files."
+            f"{path}: has too few lines to be split into train, valid and test at line ends. "
+            f"Use a longer text, or a folder with three files."
         )
     return {
-        split: Text(f"{path} ({split} part)" if size else str(path), path, start, stop)
+        split: TextStream(f"{path} ({split} part)" if size else str(path), path, start, stop)
         for split, start, stop in zip(("train", "valid", "test"), cuts, cuts[1:], strict=False)
     }

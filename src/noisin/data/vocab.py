@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisin import arguments
+from noisin._util import arguments
 from noisin.errors import InvalidType, InvalidValue
 
 EOS, UNK = "<eos>", "<unk>"
@@ -49,7 +49,7 @@ class Vocabulary:
             twice = next(w for i, w in enumerate(self.words) if self._ids[w] != i)
             raise InvalidValue(f"Vocabulary: words must differ, got {twice!r} twice.")
         if EOS not in self._ids:
-            raise InvalidValue(f"Vocabulary: {EOS!r} must be a word, for it ends every line.")
+            raise InvalidValue(f"Vocabulary: {EOS!r} must be a word, because it ends every line.")
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -65,14 +65,14 @@ class Vocabulary:
         return f"Vocabulary({len(self)} words)"
 
     def id(self, word: str) -> int:
-        """The id of a word, or that of ``"<unk>"`` for a word that is not there."""
+        """The id of a word, or that of ``"<unk>"`` for an unknown word."""
         if not isinstance(word, str):
             raise InvalidType(f"Vocabulary: a word is a string, got {word!r:.60}.")
         found = self._ids.get(word, self._ids.get(UNK))
         if found is None:
             raise InvalidValue(
-                f"Vocabulary: {word!r} is not among the {len(self)} words, and there is no {UNK!r} "
-                f"to stand for it."
+                f"Vocabulary: {word!r} is not one of the {len(self)} words, and there is no "
+                f"{UNK!r} to replace it."
             )
         return found
 
@@ -116,5 +116,5 @@ class Vocabulary:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of :meth:`to_json`, by which a run knows its vocabulary again."""
+        """The hash of :meth:`to_json`, by which a run identifies its vocabulary."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()

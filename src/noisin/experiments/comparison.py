@@ -1,39 +1,43 @@
-"""Runs side by side: the same model from the same seed, but for what is compared.
+"""Runs side by side: the same model from the same seed, except for what is compared.
 
-Rows and pictures are made from the records alone, so they need no torch and can be remade later.
+Rows and pictures are made from the records alone, so they do not need torch.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from noisin._util.files import write_atomically
 from noisin.errors import InvalidValue
+from noisin.experiments.records import Run, read_run
+from noisin.tasks.unit import PERPLEXITY, Unit
 from noisin.training.config import RunConfig
-from noisin.training.course import WEIGHTS, Weights
-from noisin.training.files import write_atomically
 from noisin.training.record import RunRecord
+from noisin.training.schedule import WEIGHTS, Weights
 
 if TYPE_CHECKING:
-    from noisin.training.progress import Progress
-    from noisin.training.workers import Workers
+    from noisin.training.runtime.progress import Progress
+    from noisin.training.runtime.workers import Workers
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """The raw or the averaged weights of one run at their best epoch, the lowest on valid.
 
     Attributes:
         run: its name.
-        train, valid, test: perplexities, with noise and dropout off; None if infinite, or if that
-            of train was not measured.
-        best_epoch, epochs: when that was, and how many there were.
+        train, valid, test: scores with noise and dropout off, in ``unit``; None if infinite or not
+            measured.
+        best_epoch, epochs: the best epoch, and the number of epochs.
         seconds: how long all of them took.
-        weights: which they are.
-        counts: whether these are the run's best weights: the lower perplexity on valid of the two.
+        weights: which weights.
+        counts: whether these are the run's best weights: the lower score on valid of the two.
+        unit: the unit of the scores.
     """
 
     run: str
@@ -45,66 +49,69 @@ class Row:
     seconds: float
     weights: Weights = "raw"
     counts: bool = True
+    unit: Unit = PERPLEXITY
 
     @property
     def gap(self) -> float | None:
-        """``valid - train``: how much better the model knows the text that it has seen."""
+        """``valid - train``: how much better the model predicts the data that it was trained on."""
         if self.train is None or self.valid is None:
             return None
-        return self.valid - self.train
+        return _finite(self.valid - self.train)
 
 
 def train_all(
     configs: Mapping[Path, RunConfig], progress: Progress, workers: Workers
 ) -> list[RunRecord]:
-    """Train runs one after another, each in its folder. One that is complete is not repeated."""
-    from noisin.training import Trainer
+    """Train runs one after another, each in its folder. A complete run is not repeated."""
+    from noisin.training import run
 
-    return [Trainer(config, folder, progress, workers).fit() for folder, config in configs.items()]
+    return [
+        run(config, folder, progress=progress, workers=workers)
+        for folder, config in configs.items()
+    ]
 
 
-def rows(records: Iterable[RunRecord]) -> list[Row]:
+def rows(records: Iterable[RunRecord]) -> list[ComparisonRow]:
     """The rows of complete runs: one for the raw weights, and one for their average if kept."""
     return [row for record in records for row in _rows(record)]
 
 
-def best_row(record: RunRecord) -> Row:
-    """The row of a complete run that counts."""
-    summary = _summary(record)
-    return _row(record, summary, summary["best"])
+def best_row(record: RunRecord) -> ComparisonRow:
+    """The row of a complete run with the weights that count."""
+    return next(row for row in _rows(record) if row.counts)
 
 
-def _rows(record: RunRecord) -> list[Row]:
-    summary = _summary(record)
-    # The summaries of noisin 0.1 have the best weights only.
-    bests = [summary[name] for name in WEIGHTS if summary.get(name)] or [summary["best"]]
-    return [_row(record, summary, best) for best in bests]
-
-
-def _summary(record: RunRecord) -> Mapping[str, Any]:
-    summary = record.summary
-    if summary is None:
+def _rows(record: RunRecord) -> list[ComparisonRow]:
+    if record.summary is None:
         raise InvalidValue(
             f"{record.folder} is not complete. Run the same command again to continue it."
         )
-    return summary
+    run = read_run(record.folder)
+    bests = [run.at_best(weights) for weights in WEIGHTS]
+    return [_row(run, best) for best in bests if best is not None]
 
 
-def _row(record: RunRecord, summary: Mapping[str, Any], best: Mapping[str, Any]) -> Row:
-    return Row(
-        run=record.folder.name,
-        train=best["train_clean"],
-        valid=best["valid_averaged" if best["weights"] == "averaged" else "valid"],
-        test=best["test"],
+def _row(run: Run, best: Mapping[str, Any]) -> ComparisonRow:
+    assert run.summary is not None
+    return ComparisonRow(
+        run=run.name,
+        train=_finite(best["train_clean"]),
+        valid=_finite(best["best_valid"]),
+        test=_finite(best["test"]),
         best_epoch=best["epoch"],
-        epochs=summary["epochs"],
-        seconds=summary["seconds"],
+        epochs=run.summary.epochs,
+        seconds=run.summary.seconds,
         weights=best["weights"],
-        counts=best["weights"] == summary["best"]["weights"],
+        counts=best["weights"] == run.decisions.best_weights,
+        unit=run.unit,
     )
 
 
-def write_rows(table: Sequence[Row], path: Path) -> None:
-    """Keep the rows beside the records, as JSON."""
+def _finite(score: float | None) -> float | None:
+    return score if score is not None and math.isfinite(score) else None
+
+
+def write_rows(table: Sequence[ComparisonRow], path: Path) -> None:
+    """Write the rows next to the records, as JSON."""
     content = [asdict(row) | {"gap": row.gap} for row in table]
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())

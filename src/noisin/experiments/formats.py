@@ -1,4 +1,4 @@
-r"""Tables of text: aligned, or as Markdown, CSV or LaTeX, with whatever stands in them escaped.
+r"""Tables of text: aligned, or as Markdown, CSV or LaTeX, with all special characters escaped.
 
 >>> sheet = Sheet("A title", ("method", "test"), (("D_1 | x", "71.8 ± 0.2"),))
 >>> print(text(sheet))
@@ -17,7 +17,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from noisin.wording import printable
+from noisin._util.wording import printable
 
 LATEX = str.maketrans(
     {
@@ -31,7 +31,7 @@ LATEX = str.maketrans(
         "γ": r"$\gamma$",
         "<": "$<$",
         ">": "$>$",
-        "[": "{[}",  # which, at the start of a row, the end of the row before would take
+        "[": "{[}",  # at the start of a row, LaTeX would read it as an argument of the \\ before
         "*": "{*}",
         **{character: f"\\{character}" for character in "&%$#_{}"},
     }
@@ -50,7 +50,7 @@ class Sheet:
 
 
 def one_line(words: str) -> str:
-    r"""Text without what would break a line or steer a terminal.
+    r"""Text on one line, without characters that control a terminal.
 
     >>> print(one_line("a\nb\x1b[31m"))
     a b\x1b[31m
@@ -59,7 +59,7 @@ def one_line(words: str) -> str:
 
 
 def text(sheet: Sheet) -> str:
-    """Columns set apart by two spaces."""
+    """Columns separated by two spaces."""
     lines = [[one_line(entry) for entry in row] for row in (sheet.heads, *sheet.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     shown = []
@@ -73,7 +73,7 @@ def text(sheet: Sheet) -> str:
 
 
 def markdown(sheet: Sheet) -> str:
-    """A table of GitHub's Markdown under its title."""
+    """A table in GitHub's Markdown, below its title."""
     rule = [":--" if i in sheet.left else "--:" for i in range(len(sheet.heads))]
     rows = [[in_markdown(entry) for entry in row] for row in (sheet.heads, *sheet.rows)]
     lines = ["| " + " | ".join(row) + " |" for row in (rows[0], rule, *rows[1:])]
@@ -81,12 +81,12 @@ def markdown(sheet: Sheet) -> str:
 
 
 def in_markdown(words: str) -> str:
-    """Text that Markdown, and HTML in it, leave as it is."""
+    """Text escaped for Markdown and for HTML within it."""
     return one_line(words).translate(MARKDOWN)
 
 
 def latex(sheet: Sheet) -> str:
-    """A ``tabular`` with the rules of booktabs, under its title as a line of its own."""
+    """A ``tabular`` with the rules of booktabs, below its title."""
     columns = "".join("l" if i in sheet.left else "r" for i in range(len(sheet.heads)))
     rows = [" & ".join(in_latex(entry) for entry in row) + r" \\" for row in sheet.rows]
     return "\n".join(
@@ -104,17 +104,17 @@ def latex(sheet: Sheet) -> str:
 
 
 def in_latex(words: str) -> str:
-    """Text that LaTeX sets as it is."""
+    """Text escaped for LaTeX."""
     return one_line(words).translate(LATEX)
 
 
 def csv(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Comma-separated values as RFC 4180 quotes them, None as nothing, numbers in full."""
+    """Comma-separated values, quoted as in RFC 4180; None is empty, numbers have all digits."""
     return "\n".join(_csv_line(row) for row in (heads, *rows))
 
 
 def _csv_line(values: Sequence[object]) -> str:
     file = io.StringIO()
-    end = "\r\n"  # the writer quotes what stands in its line end, and both may stand in a name
+    end = "\r\n"  # the writer quotes fields with these characters, and a name may contain both
     library.writer(file, lineterminator=end).writerow(values)
     return file.getvalue().removesuffix(end)

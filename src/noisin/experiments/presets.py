@@ -1,8 +1,8 @@
-"""Settings by name, and settings from a file: TOML, one section per section of a config.
+"""Settings by name, and settings from a TOML file with the sections of a config.
 
-The names are those of the files that are shipped and of the paper's :mod:`~.recipes`.
-``base = "ptb-medium"`` lays the settings of a file over those of a preset. A section ``[compare]``
-has a sub-section for each of several runs side by side: what it has beyond the rest of the file.
+The names are those of the files in this package and of the paper's :mod:`~.recipes`.
+With ``base = "ptb-medium"`` the settings of a file override those of a preset. A section
+``[compare]`` has a sub-section for each of several runs, with the settings that only it has.
 
 >>> read("ptb-medium-gaussian").configs()["ptb-medium-gaussian"].noise.gamma
 1.1
@@ -21,11 +21,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from noisin.data.text import Text
+from noisin._util.settings import merge, sections
+from noisin._util.wording import shown
+from noisin.data.text import TextStream
 from noisin.errors import InvalidValue
-from noisin.experiments import recipes
+from noisin.experiments.paper import recipes
 from noisin.training.config import RunConfig
-from noisin.wording import shown
 
 FOLDER = Path(__file__).parent / "presets"
 MAIN_JOB = "compare"
@@ -52,23 +53,23 @@ class Preset:
         }
 
     def _refuse_what_differs(self, flags: Mapping[str, Any]) -> None:
-        theirs = {section for own in self.variants.values() for section in _sections(own)}
-        both = sorted(theirs & set(_sections(flags)))
+        theirs = {section for own in self.variants.values() for section in sections(own)}
+        both = sorted(theirs & set(sections(flags)))
         if both:
             raise InvalidValue(
                 f"{self.name}: {both[0]} is what its runs differ in, and cannot be set for all. "
-                f"Train one run, such as noisin train manual --noise.gamma 0.5, or compare with a "
-                f"file of your own."
+                f"Train one run, such as noisin train manual --noise.gamma 0.5, or write your own "
+                f"file with [compare]."
             )
 
 
 def names() -> list[str]:
-    """The presets: the files that are shipped, and the recipes."""
+    """The presets: the files in this package, and the recipes."""
     return sorted([*_files(), *recipes.RECIPES])
 
 
 def known() -> str:
-    """What the presets are called, in a few lines: too many to list, but for their pattern."""
+    """The names of the presets, in a few lines: most of them by their pattern."""
     others = [name for name in recipes.RECIPES if name.split("-")[0] not in recipes.CORPORA]
     parts = "; ".join(f"{part}: {', '.join(kinds)}" for part, kinds in recipes.PARTS.items())
     return (
@@ -94,7 +95,7 @@ def _files() -> list[str]:
 
 def _hint(name: str) -> str:
     close = get_close_matches(name, names(), n=1)
-    return f"Did you mean {close[0]!r}?" if close else f"There are: {known()}."
+    return f"Did you mean {close[0]!r}?" if close else f"Available: {known()}."
 
 
 def _read(path: Path) -> Preset:
@@ -111,47 +112,19 @@ def _read(path: Path) -> Preset:
     return Preset(path.stem, settings, variants)
 
 
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others laid over them. Of gamma and std, the upper one stands alone.
-
-    >>> merge({"noise": {"gamma": 0.5, "mode": "additive"}}, {"noise": {"std": 1}})
-    {'noise': {'mode': 'additive', 'std': 1}}
-    """
-    merged = dict(below)
-    for one, other in (("gamma", "std"), ("std", "gamma")):
-        if one in above and other not in above:
-            merged.pop(other, None)
-    for name, value in above.items():
-        under = merged.get(name)
-        both = isinstance(value, Mapping) and isinstance(under, Mapping)
-        merged[name] = merge(under, value) if both else value  # type: ignore[arg-type]
-    return merged
-
-
-def _sections(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The dotted names of the sections that hold a setting."""
-    found = []
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            found += _sections(value, f"{prefix}{name}.")
-        else:
-            found.append(prefix.removesuffix(".") or name)
-    return found
-
-
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(b"".join(Text(str(path), path).blocks()).decode())
+        return tomllib.loads(b"".join(TextStream(str(path), path).blocks()).decode())
     except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
         raise InvalidValue(f"{path}: is not TOML: {error}.") from None
 
 
 def _check_variants(path: Path, variants: Any) -> None:
     if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
-        raise InvalidValue(f"{path}: [compare] must hold sections, one for each run.")
+        raise InvalidValue(f"{path}: [compare] must contain sections, one for each run.")
     for name in variants:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
             raise InvalidValue(
-                f"{path}: a run of [compare] is named by letters, digits, '.', '-' and '_', for "
-                f"it becomes a folder; got {shown(name, 60)}."
+                f"{path}: a run of [compare] is named by letters, digits, '.', '-' and '_', "
+                f"because it becomes a folder; got {shown(name, 60)}."
             )

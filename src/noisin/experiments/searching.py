@@ -1,8 +1,8 @@
-"""Find the folders of runs below a folder, without walking over a whole disk.
+"""Find the folders of runs below a folder, without walking a whole disk.
 
-Links to folders are followed, each folder counts once, and what the system shows of itself as
-files (``/proc``, ``/sys``, ``/dev``) is left out. A search that passes too many folders without a
-run ends with a message: a mistyped path should not cost minutes.
+Links to folders are followed, each folder counts once, and the virtual file systems ``/proc``,
+``/sys`` and ``/dev`` are left out. A search that visits too many folders without a run ends with a
+message, so that a mistyped path does not cost minutes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from noisin.errors import InvalidValue
 
-MOST_FOLDERS = 10_000  # that hold no run themselves
+MOST_FOLDERS = 10_000  # that are not runs themselves
 MOST_NAMES = 1_000_000  # in all folders
 PATIENCE = 5.0  # seconds between two notes
 SYSTEM = ("/proc", "/sys", "/dev")
@@ -22,11 +22,11 @@ SYSTEM = ("/proc", "/sys", "/dev")
 Found = tuple[Path, str | None]  # the folder of a run, and what is wrong with it as a folder
 
 
-class Search:
+class FolderSearch:
     """A search for runs, in one folder after another.
 
     Args:
-        note: told how far a long search is.
+        note: called with the progress of a long search.
     """
 
     def __init__(self, note: Callable[[str], None]) -> None:
@@ -36,7 +36,7 @@ class Search:
         self._system = {_device(path) for path in SYSTEM} - {_device("/"), None}
 
     def below(self, root: Path) -> Iterator[Found]:
-        """The folders of runs in ``root``, however deep, and itself if it is one."""
+        """The folders of runs in ``root``, at any depth, and ``root`` itself if it is one."""
         left = [root]
         while left:
             folder = left.pop()
@@ -56,7 +56,7 @@ class Search:
                 yield folder, None
                 inside.pop("checkpoints", None)
             elif "metrics.jsonl" in inside:
-                yield folder, f"{folder} has metrics.jsonl and no config.json. Put that back."
+                yield folder, f"{folder} has metrics.jsonl but no config.json. Restore it."
             left += [folder / name for name in sorted(inside, reverse=True) if inside[name]]
 
     def _count(self, root: Path, folder: Path, inside: dict[str, bool]) -> None:
@@ -64,9 +64,9 @@ class Search:
         self._folders += "config.json" not in inside
         if self._folders > MOST_FOLDERS or self._names > MOST_NAMES:
             raise InvalidValue(
-                f"{root} holds too much to search for runs: stopped in {folder}, after "
+                f"{root} is too large to search for runs: stopped in {folder}, after "
                 f"{self._folders:,} folders without a run and {self._names:,} names. Name the "
-                f"folder that the runs are in, such as runs."
+                f"folder that contains the runs, such as runs."
             )
         if time.monotonic() - self._noted > PATIENCE:
             self._noted = time.monotonic()
@@ -76,7 +76,7 @@ class Search:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that goes in a circle
+    except OSError:  # a circular link
         return False
 
 

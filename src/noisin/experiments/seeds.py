@@ -1,4 +1,4 @@
-"""Several seeds of one thing: their mean and spread, and which run counts for a seed."""
+"""Several seeds of one point: their mean and spread, and which run counts for a seed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from noisin.experiments.run import Run
+from noisin.experiments.records import Run
+from noisin.tasks.unit import PERPLEXITY, Unit
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A perplexity over seeds: its mean, and the sample standard deviation from two seeds on.
+    """A score over seeds: its mean, and the sample standard deviation from two seeds on.
 
     >>> Mean.of([70.0, 72.0])
     Mean(mean=71.0, std=1.4142135623730951, n=2)
@@ -26,29 +27,40 @@ class Mean:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Mean:
-        """That of some values, of which one may be infinite."""
+        """The mean of some values, of which one may be infinite."""
         try:
             mean = math.fsum(values) / len(values)
-        except OverflowError:  # the sum is beyond all floats
-            mean = math.inf
-        known = len(values) > 1 and math.isfinite(mean)
-        return cls(mean, statistics.stdev(values) if known else None, len(values))
+            known = len(values) > 1 and math.isfinite(mean)
+            return cls(mean, statistics.stdev(values) if known else None, len(values))
+        except OverflowError:  # the sum, or the spread, exceeds all floats
+            return cls(math.inf, None, len(values))
 
     def __str__(self) -> str:
-        return number(self.mean) + ("" if self.std is None else f" ± {number(self.std)}")
+        return self.shown()
+
+    def shown(self, unit: Unit = PERPLEXITY) -> str:
+        """In the digits of a unit.
+
+        >>> Mean.of([8.4, 8.5]).shown(Unit("nats", "frame"))
+        '8.450 ± 0.071'
+        """
+        spread = "" if self.std is None else f" ± {number(self.std, unit)}"
+        return number(self.mean, unit) + spread
 
 
-def number(perplexity: float) -> str:
-    """A perplexity in a few digits.
+def number(score: float, unit: Unit = PERPLEXITY) -> str:
+    """A score in a few digits.
 
     >>> number(82.123), number(12345.6), number(float("inf"))
     ('82.1', '1.23e+04', 'inf')
+    >>> number(-1.5, Unit("nats", "step"))
+    '-1.500'
     """
-    return f"{perplexity:.1f}" if perplexity < 10_000 else f"{perplexity:.3g}"
+    return f"{score:.{unit.digits}f}" if abs(score) < 10_000 else f"{score:.3g}"
 
 
 def longest_of_each_seed(runs: Iterable[Run]) -> list[Run]:
-    """Two runs of one seed are one and the same; the one that went furthest stands for both."""
+    """Of several runs of one seed, the one that was trained longest."""
     chosen: dict[int, Run] = {}
     for run in runs:
         other = chosen.get(run.config.seed)

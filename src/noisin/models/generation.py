@@ -1,15 +1,15 @@
-"""Text from a language model, one word after another."""
+"""Generate text with a language model, word by word."""
 
 from __future__ import annotations
 
 import torch
 from torch import Generator, Tensor
 
-from noisin import arguments
+from noisin._util import arguments
 from noisin.data.vocab import EOS, Vocabulary
 from noisin.errors import InvalidType, InvalidValue, Unsupported
-from noisin.injection import as_training
-from noisin.models.language_model import LanguageModel
+from noisin.models.language import LanguageModel
+from noisin.recurrent.injection import as_training
 
 
 @torch.no_grad()
@@ -23,21 +23,21 @@ def generate(
     top_k: int | None = None,
     seed: int = 1111,
 ) -> list[str]:
-    """Let the model go on from a prompt: the ``length`` words that follow.
+    """Continue a prompt: returns the ``length`` words that follow it.
 
-    The model runs clean, as in evaluation, and is left as it was. It reads ``"<eos>"`` first, so
-    that the prompt begins a line; a line break in the prompt is ``"<eos>"`` too. Words that the
-    vocabulary does not have are ``"<unk>"``, or refused if it has no such word.
+    The model runs without noise, as in evaluation; its mode is restored. It reads ``"<eos>"``
+    first, so that the prompt starts a line; a line break in the prompt is ``"<eos>"`` too. Words
+    that are not in the vocabulary become ``"<unk>"``, or raise an error if there is no ``"<unk>"``.
 
     Args:
         model: the language model.
-        vocab: the vocabulary that it was made for.
-        prompt: the words to go on from, separated by white space.
-        length: how many words to generate.
-        temperature: divides the natural parameters: below 1 is more cautious, 0 always takes the
-            most probable word.
-        top_k: draw from the k most probable words only; None draws from all.
-        seed: of the draws. They have a stream of their own, on the CPU.
+        vocab: the vocabulary of the model.
+        prompt: the words to continue, separated by white space.
+        length: the number of words to generate.
+        temperature: divides the natural parameters: below 1 favors probable words, 0 always takes
+            the most probable one.
+        top_k: sample from the k most probable words only; None samples from all.
+        seed: the seed of a separate random stream on the CPU.
 
     >>> from noisin.models import LanguageModel
     >>> vocab = Vocabulary(("<eos>", "tick", "tock"))
@@ -67,7 +67,7 @@ def _draw(s: Tensor, temperature: float, top_k: int | None, generator: Generator
             "generate: the model predicts NaN or infinity, so its weights have diverged. Use an "
             "earlier checkpoint, or train with a smaller learning rate."
         )
-    candidates = s.topk(len(s) if top_k is None else min(top_k, len(s)))  # the largest first
+    candidates = s.topk(len(s) if top_k is None else min(top_k, len(s)))  # in descending order
     if temperature == 0:
         return int(candidates.indices[0])
     p = ((candidates.values - candidates.values[0]) / temperature).softmax(-1)
@@ -84,11 +84,11 @@ def _check(
 ) -> None:
     if not isinstance(model, LanguageModel):
         raise InvalidType(f"generate: expected a LanguageModel, got {type(model).__name__}.")
-    arguments.instance("generate: vocab", vocab, Vocabulary, "Pass that of the corpus.")
+    arguments.instance("generate: vocab", vocab, Vocabulary, "Pass corpus.vocab.")
     if len(vocab) != len(model.bias):
         raise InvalidValue(
-            f"generate: the model was made for {len(model.bias)} words, and the vocabulary has "
-            f"{len(vocab)}. Pass the vocabulary of the corpus that it was trained on."
+            f"generate: the model has {len(model.bias)} words, and the vocabulary has "
+            f"{len(vocab)}. Pass the vocabulary of the corpus that the model was trained on."
         )
     if not isinstance(prompt, str):
         raise InvalidType(

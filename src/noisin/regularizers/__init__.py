@@ -1,5 +1,5 @@
-"""Regularizers of recurrent networks beside noise, as transitions that noise can wrap."""
+"""Other regularizers of recurrent networks, as transitions that noise can wrap."""
 
-from noisin.regularizers.dropout import DropoutLSTMCell as DropoutLSTMCell
-from noisin.regularizers.dropout import Masks as Masks
-from noisin.regularizers.zoneout import Zoneout as Zoneout
+from noisin.regularizers.cells import DropoutLSTMCell as DropoutLSTMCell
+from noisin.regularizers.cells import Masks as Masks
+from noisin.regularizers.transitions import Zoneout as Zoneout

@@ -1,43 +1,40 @@
-"""Training a language model: settings, the loop, checkpoints, and the record of a run.
+"""Training of any sequence model on any task: settings, loop, checkpoints, records.
 
-Names load when first used: settings and records need no torch.
+Names are loaded lazily, so that settings and records do not import torch.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from noisin._util import lazy
 
 if TYPE_CHECKING:
     from noisin.training.averaging import Average as Average
     from noisin.training.config import RunConfig as RunConfig
-    from noisin.training.optimizers import adamw as adamw
-    from noisin.training.optimizers import sgd as sgd
+    from noisin.training.config import TrainConfig as TrainConfig
+    from noisin.training.from_config import run as run
+    from noisin.training.load import restore as restore
+    from noisin.training.optim import adamw as adamw
+    from noisin.training.optim import sgd as sgd
     from noisin.training.record import RunRecord as RunRecord
-    from noisin.training.restoring import restore as restore
-    from noisin.training.signals import Interrupted as Interrupted
+    from noisin.training.runtime.signals import Interrupted as Interrupted
     from noisin.training.trainer import Trainer as Trainer
 
-_HOME = {
+_HOMES = {
     "Average": "averaging",
-    "Interrupted": "signals",
+    "Interrupted": "runtime.signals",
     "RunConfig": "config",
     "RunRecord": "record",
+    "TrainConfig": "config",
     "Trainer": "trainer",
-    "adamw": "optimizers",
-    "restore": "restoring",
-    "sgd": "optimizers",
+    "run": "from_config",
+    "adamw": "optim",
+    "restore": "load",
+    "sgd": "optim",
 }
 
-__all__ = [*_HOME]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"noisin.training.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'noisin.training' has no attribute {name!r}")
+__getattr__, __all__ = lazy.names_of(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

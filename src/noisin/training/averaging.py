@@ -1,9 +1,9 @@
 r"""Averages of the iterates of SGD.
 
-SGD with a constant step wanders about the minimum; the mean of its iterates,
-``θ̄_n = (θ_1 + ... + θ_n) / n``, does so less. The setting ``train.averaging`` says whether the
-count begins at the first step or once validation stops improving. The mean is kept in place,
-``θ̄ += (θ - θ̄) / n``, by one call for all parameters.
+With a constant learning rate, the iterates of SGD fluctuate around the minimum; their mean,
+``θ̄_n = (θ_1 + ... + θ_n) / n``, fluctuates less. The setting ``train.averaging`` decides whether
+averaging starts at the first step or once validation stops improving. The mean is updated in
+place, ``θ̄ += (θ - θ̄) / n``, with one call for all parameters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noisin import arguments, checks
+from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 
 
@@ -36,7 +36,7 @@ class Average:
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self._parameters = _checked(parameters)
-        self._means: list[Tensor] = []  # none before the first update, so that waiting is free
+        self._means: list[Tensor] = []  # empty until the first update, to save memory
         self._count = 0
         self._is_applied = False
 
@@ -47,7 +47,7 @@ class Average:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Let the parameters, as they are now, enter the mean."""
+        """Add the current parameters to the mean."""
         if self._is_applied:
             raise Unsupported(
                 "Average: update() within applied() would average the average. Leave the with "
@@ -61,9 +61,9 @@ class Average:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within, the parameters hold the mean; after, exactly what they held before.
+        """A context in which the parameters are the mean; on exit they are restored exactly.
 
-        Before the first update there is no mean, and they are left alone.
+        Before the first update there is no mean, and the parameters are unchanged.
         """
         if not self._count or self._is_applied:
             yield
@@ -86,7 +86,7 @@ class Average:
         return {"count": self._count, "means": list(self._means)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that ``state_dict`` returned for the same parameters."""
+        """Load a state that ``state_dict`` returned for the same parameters."""
         if not isinstance(state, Mapping) or not {"count", "means"} <= state.keys():
             raise InvalidType(
                 f"Average: expected a state with count and means, got {state!r:.60}. Pass what "

@@ -1,114 +1,195 @@
-"""From settings to the things themselves: noise, model, optimizer, objective."""
+"""Build the noise, the task and the model of a config."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from noisin.analysis import Penalty
-from noisin.linear import linear_nll
-from noisin.models import Dropouts, LanguageModel
-from noisin.noise import FAMILIES, Family
-from noisin.training import optimizers
-from noisin.training.config import NoiseConfig, RunConfig, TrainConfig
-from noisin.training.course import noise_share
+from noisin._util.settings import load_object
+from noisin.errors import InvalidValue, NoisinError
+from noisin.likelihoods import LIKELIHOODS
+from noisin.models import Dropouts, LanguageModel, SequenceModel, Values, Words
+from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
+from noisin.models.names import HEADS, TERMS
+from noisin.noise import FAMILIES, Noise, validate
+from noisin.recurrent.injection import Injection
+from noisin.regularizers.terms import Term
+from noisin.tasks import Observation, Task
+from noisin.training.config import NoiseConfig, RunConfig
+from noisin.training.objectives import NoisePenalty
+from noisin.training.schedule import noise_share
 
-# Multiply-adds of a time step. Threads wait for each other at every step: with less to do between
-# two meetings, two of them are 1.2 to 1.5 times as fast as one on idle cores, but on busy ones they
-# can take several times as long. The bound is a choice between the two, not a measured optimum.
+# Multiply-adds of a time step. Threads synchronize at every step. With less work per step than
+# this, two threads are 1.2 to 1.5 times as fast as one on idle cores, but can take several times as
+# long on busy ones. The bound is a compromise between the two, not a measured optimum.
 WORTH_A_THREAD = 50_000_000
 
-# (model, x, target, state) -> the mean nll and the mean penalty of a word, and the state
-Objective = Callable[[LanguageModel, Tensor, Tensor, Any], tuple[Tensor, Tensor, Any]]
 
+def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Noise | None:
+    """The noise of a config: at full strength, or as scheduled for an epoch, counted from 0.
 
-def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Family | None:
-    """The noise of a config: in full, or as its schedule has it in an epoch, counted from 0.
+    A class given as ``package.module:Class`` is loaded here, and the noise must pass
+    :func:`noisin.noise.validate`.
 
     >>> build_noise(NoiseConfig(family="bernoulli", std=1.0))
     Bernoulli(gamma=0.5)
     """
     if config is None:
         return None
-    family = FAMILIES[config.family]
     alpha = {} if config.alpha is None else {"alpha": config.alpha}
     if config.gamma is not None:
-        noise = family(config.gamma, **alpha)
+        noise = _call(config, _noise_class(config), config.gamma, **alpha)
     else:
         assert config.std is not None
-        noise = family.from_variance(config.std**2, **alpha)
+        noise = _of_variance(config, config.std**2, **alpha)
     share = 1.0 if epoch is None else noise_share(config.schedule, epoch)
-    return noise if share == 1 else family.from_variance(share**2 * noise.variance, **alpha)
+    return noise if share == 1 else _of_variance(config, share**2 * noise.variance, **alpha)
 
 
-def build_model(config: RunConfig, num_words: int) -> LanguageModel:
-    """The language model of a config, with its noise unless that is to be a penalty."""
-    model, noise = config.model, config.noise
-    sampled = noise if config.train.objective == "noise" else None
-    settings: dict[str, Any] = {}
-    if sampled is not None:
-        settings = sampled.model_dump(include={"mode", "feedback", "noisy_layers", "share", "site"})
+def _noise_class(config: NoiseConfig) -> type[Any]:
+    known = FAMILIES.get(config.family)
+    return known or load_object(config.family, "noise.family", ("variance", "sample"))
+
+
+def _of_variance(config: NoiseConfig, variance: float, **alpha: float) -> Noise:
+    found = _noise_class(config)
+    if not hasattr(found, "from_variance"):
+        raise InvalidValue(
+            f"noise.family = {config.family!r}: noise.std and noise.schedule need a class method "
+            f"{found.__name__}.from_variance(variance), which is missing. Define it, or give "
+            f"noise.gamma without a schedule."
+        )
+    return _call(config, found.from_variance, variance, **alpha)
+
+
+def _call(config: NoiseConfig, make: Callable[..., Any], *spread: float, **alpha: float) -> Noise:
+    given = ", ".join([*map(str, spread), *(f"alpha={value}" for value in alpha.values())])
+    try:
+        noise = make(*spread, **alpha)
+    except NoisinError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidValue(
+            f"noise.family = {config.family!r}: {make.__qualname__}({given}) failed: {error}. The "
+            f"class takes gamma, or gamma and alpha; from_variance takes a variance."
+        ) from error
+    return validate(noise)
+
+
+def build_task(config: RunConfig) -> Task:
+    """The task of a config, with its data loaded.
+
+    A class given as ``package.module:Class`` is made by its ``from_config(config)``.
+    """
+    kind = load_object(config.data.task_class, "data.task", ("from_config", "batches", "unit"))
+    task: Task = kind.from_config(config)
+    return task
+
+
+def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
+    """The model of a config for a task's observations; noise used as a penalty is not injected."""
+    model = config.model
+    parts: dict[str, Any] = {
+        "zoneout": model.zoneout and (model.zoneout.p_h, model.zoneout.p_c),
+        "gate_dropout": model.gate_dropout and (model.gate_dropout.x, model.gate_dropout.h),
+    }
+    if observation.likelihood != "categorical" or model.head is not None:
+        return _assembled(config, observation, parts)
     return LanguageModel(
-        num_words,
+        observation.size,
         embedding_size=model.embedding_size,
         hidden_size=model.hidden_size,
         num_layers=model.num_layers,
         cell=model.cell,
         tied=model.tied,
         dropout=Dropouts(**model.dropout.model_dump()),
-        noise=build_noise(sampled),
-        **settings,
+        noise=build_noise(_sampled(config)),
+        terms=build_terms(config),
+        **_placement(config),
+        **parts,
     )
 
 
-def threads_worthwhile(config: RunConfig, num_words: int) -> int:
-    """How many threads have enough to do in a time step, for all rows of the batch.
+def _sampled(config: RunConfig) -> NoiseConfig | None:
+    """The noise to sample; None if it is a penalty instead."""
+    return config.noise if config.train.objective == "noise" else None
 
-    >>> small, medium = RunConfig(model={"hidden_size": 128}, train={"batch_size": 20}), RunConfig()
-    >>> threads_worthwhile(small, 1_658), threads_worthwhile(medium, 10_000)
+
+def _placement(config: RunConfig) -> dict[str, Any]:
+    """How the noise is injected."""
+    names = {"mode", "feedback", "noisy_layers", "share", "site"}
+    noise = _sampled(config)
+    return {} if noise is None else noise.model_dump(include=names)
+
+
+def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any]) -> SequenceModel:
+    """A model whose head has its own parameters."""
+    model, size = config.model, observation.size
+    words = observation.likelihood == "categorical"
+    if model.tied or (model.embedding_size is not None and not words):
+        raise InvalidValue(
+            "config: model.tied must be false, and model.embedding_size left out unless the inputs "
+            f"are words, because the head of {config.data.name!r} has its own weights."
+        )
+    width = (model.embedding_size or model.hidden_size) if words else size
+    sizes = [width, *[model.hidden_size] * model.num_layers]
+    dropout = Dropouts(**model.dropout.model_dump())
+    placement = _placement(config)
+    injection = Injection(
+        build_noise(_sampled(config)),
+        layers=placement.pop("noisy_layers", "all"),
+        owner="SequenceModel",
+        **placement,
+    )
+    encoder = Words(size, width) if words else Values(size)
+    with own_stream(None):
+        layers = recurrent_layers(model.cell, sizes, injection, dropout, **parts)
+    for layer in layers:
+        assert isinstance(layer, Layer)
+        layer.reset_parameters()
+    return SequenceModel(
+        encoder,
+        layers,
+        build_head(config, sizes[-1], observation),
+        dropouts=emitted_dropouts(dropout, model.num_layers),
+        terms=build_terms(config),
+    )
+
+
+def build_head(config: RunConfig, in_features: int, observation: Observation) -> Any:
+    """The head of a config: linear, or a class with the same arguments and its own."""
+    head = config.model.head
+    kind = "linear" if head is None else head.kind
+    arguments = {} if head is None else head.arguments
+    bias = None if observation.bias is None else torch.tensor(observation.bias)
+    found = load_object(HEADS.get(kind, kind), "model.head.kind", ("nll", "mean_nll", "predict"))
+    likelihood = LIKELIHOODS[observation.likelihood]()
+    return found(in_features, observation.size, likelihood, bias=bias, **arguments)
+
+
+def build_terms(config: RunConfig) -> list[Term]:
+    """The terms that the settings add to the loss."""
+    terms: list[Term] = []
+    if config.train.objective == "penalty":
+        noise = build_noise(config.noise)
+        assert noise is not None
+        assert config.noise is not None
+        terms.append(NoisePenalty(noise, config.noise.mode))
+    for name, weight in config.train.terms.items():
+        term = load_object(TERMS.get(name, name), "train.terms", ("name", "__call__"))
+        terms.append(term(weight))
+    return terms
+
+
+def threads_worthwhile(model: nn.Module, rows: int) -> int:
+    """The number of threads that have enough work in a time step, for all rows of the batch.
+
+    >>> small, medium = LanguageModel(1_658, hidden_size=128), LanguageModel(10_000)
+    >>> threads_worthwhile(small, 20), threads_worthwhile(medium, 80)
     (1, 21)
     """
-    with torch.device("meta"):
-        weights = sum(p.numel() for p in build_model(config, num_words).parameters())
-    rows = config.train.batch_size * config.train.K
+    weights = sum(p.numel() for p in model.parameters())
     return max(1, rows * weights // WORTH_A_THREAD)
-
-
-def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """SGD or AdamW over all weights."""
-    kind = optimizers.sgd if config.optimizer == "sgd" else optimizers.adamw
-    return kind(model.parameters(), config.lr, weight_decay=config.weight_decay)
-
-
-def build_objective(config: RunConfig, epoch: int) -> Objective:
-    """What an epoch minimises: the loss under noise, or the clean loss and the noise's penalty."""
-    noise = build_noise(config.noise, epoch)
-    if config.train.objective == "noise":
-        return partial(noisy_loss, K=config.train.K)
-    assert noise is not None
-    assert config.noise is not None
-    penalty = Penalty(LanguageModel.likelihood, noise, config.noise.mode)
-    return partial(penalised_loss, penalty=penalty)
-
-
-def noisy_loss(
-    model: LanguageModel, x: Tensor, target: Tensor, state: Any, K: int = 1
-) -> tuple[Tensor, Tensor, Any]:
-    """The mean nll of a word over K noise samples, which are K times the rows."""
-    if K > 1:
-        x, target = x.repeat(1, K), target.repeat(1, K)
-    nll, state = model.loss(x, target, state)
-    return nll, nll.new_zeros(()), state
-
-
-def penalised_loss(
-    model: LanguageModel, x: Tensor, target: Tensor, state: Any, penalty: Penalty
-) -> tuple[Tensor, Tensor, Any]:
-    """The mean nll of a word without noise, and the mean of the noise's explicit regularizer."""
-    h, state = model.encode(x, state)
-    nll = linear_nll(h, model.V, target, model.bias).mean()
-    return nll, penalty(h, model.V, model.bias).mean(), state

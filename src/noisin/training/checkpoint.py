@@ -1,16 +1,16 @@
-"""Checkpoints: whole or absent, checked by hash before use, and without code in them.
+"""Checkpoints: written atomically, verified by hash before use, and free of executable code.
 
-One is a folder, ``000042`` for the 42nd save of a run::
+A checkpoint is a folder, ``000042`` for the 42nd save of a run::
 
-    manifest.json           step, epoch, whose run it is, which are the best, hashes of the rest
+    manifest.json           step, epoch, identity of the run, best checkpoints, hashes of the files
     weights.safetensors     the weights
-    average.safetensors     their average over the steps, where there is one
-    state.pt                all else that the run needs to go on, as plain types
+    average.safetensors     their average over the steps, if there is one
+    state.pt                everything else that is needed to continue, as plain types
 
-A new one is written under another name, forced to the disk and renamed. The last two are kept, and
-the best that each of them knows of: for the raw weights, and for their average. Loading verifies
-every hash first (torch and safetensors both take a flipped bit for a weight) and never unpickles
-more than tensors and plain types.
+A new checkpoint is written under a temporary name, synced to disk and renamed. The last two are
+kept, together with the best checkpoints that their manifests name: for the raw weights, and for
+their average. Loading verifies every hash first (neither torch nor safetensors detects a flipped
+bit) and unpickles only tensors and plain types.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
+from noisin._util.files import sha256, sync_folder, write_synced, writing
+from noisin._util.regular import read_regular
 from noisin.errors import InvalidValue
-from noisin.regular import read_regular
-from noisin.training.contents import Pattern, problem
-from noisin.training.course import Weights as Kind
-from noisin.training.files import sha256, sync_folder, write_synced, writing
+from noisin.training.contents import Pattern, problem, upgraded
 from noisin.training.reading import LARGEST_FILE, parse_json
+from noisin.training.schedule import Weights as Kind
 
-FORMAT = 2
+FORMAT = 3
+FORMATS = (1, 2, FORMAT)  # that can be read; before 3, scores were perplexities
 MANIFEST, WEIGHTS, AVERAGE, STATE = (
     *("manifest.json", "weights.safetensors", "average.safetensors", "state.pt"),
 )
@@ -47,17 +48,16 @@ Weights = Mapping[str, Tensor]
 
 
 class Damaged(Exception):
-    """A checkpoint cannot be used; the message says why."""
+    """A checkpoint cannot be used; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint is, and the hashes that it is known by.
+    """The description of a checkpoint, with the hashes of its files.
 
     Attributes:
-        run: the hashes of the config (but for its limits), the data and the vocabulary.
-        best: the number of the checkpoint with the best raw weights so far, and of that with the
-            best average.
+        run: the hashes of the config (without its limits), the data and the vocabulary.
+        best: the numbers of the checkpoints with the best raw weights and the best average so far.
         files: the sha256 of each file.
     """
 
@@ -70,13 +70,13 @@ class Manifest:
     format: int = FORMAT
 
     def to_json(self) -> bytes:
-        """With a hash of its own."""
+        """The content of ``manifest.json``, including a hash of itself."""
         body = asdict(self)
         return json.dumps({**body, "sha256": _hash_of(body)}, indent=2).encode() + b"\n"
 
     @classmethod
     def from_json(cls, content: bytes) -> Self:
-        """Read one back, or say what is wrong with it."""
+        """Parse a manifest, or raise :class:`Damaged`."""
         try:
             body = parse_json(content)
             own_hash = body.pop("sha256")
@@ -84,18 +84,19 @@ class Manifest:
                 raise Damaged("its manifest does not match its own hash")
             if body["format"] == 1:  # of noisin 0.1, which kept one best checkpoint for both
                 best = {"raw": body["best"], "averaged": body["best"]} if body["best"] else {}
-                body |= {"best": best, "format": FORMAT}
-            if body["format"] != FORMAT:
-                raise Damaged(f"it has format {body['format']}, and this noisin knows {FORMAT}")
-            cls(**body)  # neither more nor less than its fields
+                body |= {"best": best}
+            if body["format"] not in FORMATS:
+                known = " and ".join(map(str, FORMATS))
+                raise Damaged(f"it has format {body['format']}; this version reads {known}")
+            cls(**body)  # raises on missing and unknown fields
             return TypeAdapter(cls).validate_python(body)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise Damaged("its manifest cannot be understood") from None
+            raise Damaged("its manifest cannot be parsed") from None
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved."""
+    """The content of a checkpoint."""
 
     manifest: Manifest
     weights: Weights
@@ -108,8 +109,8 @@ class Checkpoints:
 
     Args:
         folder: where they are.
-        run: whose they are, as in a manifest.
-        pattern: what they must be like to be loaded, beside having the hashes of their manifests.
+        run: the identity of the run, as in a manifest.
+        pattern: the structure that a checkpoint must have to be loaded.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Checkpoints:
         self.pattern = pattern
 
     def numbers(self) -> list[int]:
-        """The checkpoints there are, good or not, oldest first."""
+        """The numbers of all checkpoints, valid or damaged, oldest first."""
         if not self.folder.is_dir():
             return []
         named = (entry for entry in self.folder.iterdir() if re.fullmatch("[0-9]+", entry.name))
@@ -133,14 +134,14 @@ class Checkpoints:
     # Reading
 
     def load(self, number: int) -> Checkpoint:
-        """Verify and load one, or raise :class:`Damaged`."""
+        """Verify and load a checkpoint, or raise :class:`Damaged`."""
         try:
             return self._load(number)
         except Damaged:
             raise
         except pickle.UnpicklingError:
-            raise Damaged(f"its {STATE} holds more than plain types, and may be code") from None
-        except Exception as error:  # whatever is wrong with it, it is of no use
+            raise Damaged(f"its {STATE} contains more than plain types") from None
+        except Exception as error:  # a damaged file can raise anything
             raise Damaged(f"it cannot be loaded: {type(error).__name__}: {error}") from None
 
     def _load(self, number: int) -> Checkpoint:
@@ -156,10 +157,14 @@ class Checkpoints:
             manifest,
             safetensors.torch.load(contents[WEIGHTS]),
             None if average is None else safetensors.torch.load(average),
-            torch.load(io.BytesIO(contents[STATE]), map_location="cpu", weights_only=True),
+            self._state(manifest, contents[STATE]),
         )
         self._check(checkpoint)
         return checkpoint
+
+    def _state(self, manifest: Manifest, content: bytes) -> Any:
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        return state if manifest.format == FORMAT else upgraded(state)
 
     def _check(self, checkpoint: Checkpoint) -> None:
         manifest, saved = checkpoint.manifest, (checkpoint.weights, checkpoint.average)
@@ -170,29 +175,29 @@ class Checkpoints:
                 raise Damaged(found)
 
     def newest(self, note: Callable[[str], None]) -> Checkpoint | None:
-        """The newest good one, or None where none was ever saved. Passing over another is noted."""
-        passed_over = []
+        """The newest valid checkpoint, if any; ``note`` is called if a damaged one is skipped."""
+        skipped = []
         for number in reversed(self.numbers()):
             try:
                 checkpoint = self.load(number)
             except Damaged as reason:
-                passed_over.append(f"{self.path(number)}: {reason}")
+                skipped.append(f"{self.path(number)}: {reason}")
                 continue
-            if passed_over:
+            if skipped:
                 note(
-                    f"training: passing over a damaged checkpoint ({'; '.join(passed_over)}). "
-                    f"The one before, of step {checkpoint.manifest.step}, is good and is used."
+                    f"training: skipping a damaged checkpoint ({'; '.join(skipped)}). Using the "
+                    f"one before it, of step {checkpoint.manifest.step}."
                 )
             return checkpoint
-        if passed_over:
+        if skipped:
             raise InvalidValue(
-                f"training: no checkpoint can be used ({'; '.join(passed_over)}). Put a good one "
-                f"back, or start anew in another folder."
+                f"training: no checkpoint can be used ({'; '.join(skipped)}). Restore a valid "
+                f"one, or start again in another folder."
             )
         return None
 
     def best(self, newest: Checkpoint, weights: Kind) -> Checkpoint:
-        """The one with the best of these weights that ``newest`` knows of, or ``newest`` itself."""
+        """The checkpoint that ``newest`` names as the best of these weights; by default itself."""
         number = newest.manifest.best.get(weights, newest.manifest.number)
         if number == newest.manifest.number:
             return newest
@@ -216,7 +221,7 @@ class Checkpoints:
 
     def _verified(self, number: int, name: str, expected: str) -> bytes:
         if name not in (WEIGHTS, AVERAGE, STATE):
-            raise Damaged(f"it lists a file {name!r}, which is none of ours")
+            raise Damaged(f"its manifest lists an unknown file {name!r}")
         try:
             content = read_regular(self.path(number) / name)
         except OSError as error:
@@ -231,13 +236,13 @@ class Checkpoints:
         self, weights: Weights, average: Weights | None, state: Mapping[str, Any],
         *, step: int, epoch: int, best: Mapping[Kind, int], improved: Iterable[Kind] = (),
     ) -> Mapping[Kind, int]:  # fmt: skip
-        """Save a new one and drop those that are no longer needed; return the best ones.
+        """Save a new checkpoint and delete old ones; return the numbers of the best ones.
 
         Args:
             weights, average, state: what to save.
-            step, epoch: when that was.
-            best: the numbers of the best ones so far.
-            improved: the weights of which this is the best one.
+            step, epoch: the position in the run.
+            best: the numbers of the best checkpoints so far.
+            improved: the weights for which this checkpoint is the new best.
         """
         number = 1 + max(self._taken_numbers(), default=0)
         contents = {WEIGHTS: safetensors.torch.save(_plain(weights)), STATE: _pickled(state)}
@@ -254,7 +259,7 @@ class Checkpoints:
         return best
 
     def set_aside(self, newer_than: int) -> None:
-        """Rename damaged ones that are newer than the one in use; nothing is deleted."""
+        """Rename the damaged checkpoints that are newer than the one in use; delete nothing."""
         for number in self.numbers():
             if number > newer_than:
                 path = self.path(number)
@@ -262,7 +267,7 @@ class Checkpoints:
                     path.rename(path.with_name(f"damaged-{path.name}"))
 
     def clean_up(self) -> None:
-        """Delete what a process that was killed while saving or deleting has left."""
+        """Delete the partial folders of a process that was killed while saving or deleting."""
         for pattern in (".new-*", ".old-*"):
             for entry in self.folder.glob(pattern):
                 with writing(entry):
@@ -276,7 +281,7 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _new_folder(self, number: int) -> Iterator[Path]:
-        """A folder to fill, which has its right name only when all of it is on the disk."""
+        """A folder to fill; it gets its final name once everything is on the disk."""
         final, new = self.path(number), self.folder / f".new-{number:06d}"
         with writing(final):
             if not self.folder.is_dir():
@@ -303,11 +308,11 @@ class Checkpoints:
             if len(good) == 2:
                 break
         for number in set(self.numbers()) - keep:
-            # Renamed first, so that a half-deleted one is never taken for one that was saved.
-            doomed = self.folder / f".old-{number:06d}"
-            with writing(doomed):
-                self.path(number).rename(doomed)
-                shutil.rmtree(doomed)
+            # Renamed first, so that a partially deleted one is never mistaken for a checkpoint.
+            old = self.folder / f".old-{number:06d}"
+            with writing(old):
+                self.path(number).rename(old)
+                shutil.rmtree(old)
 
 
 def _plain(weights: Weights) -> dict[str, Tensor]:

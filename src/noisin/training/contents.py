@@ -1,8 +1,8 @@
-"""What a checkpoint must hold to be used, whatever its hashes say.
+"""What a checkpoint must contain to be used, in addition to matching its hashes.
 
-The hashes of a manifest show that nothing has changed since they were made. They do not show that a
-trainer made them: the weights must be those of the model by name, shape and dtype, all of them
-finite, and the state must have the types and shapes that a run goes on with.
+The hashes of a manifest show that the files have not changed since they were written, not that a
+trainer wrote them. The weights must match those of the model in name, shape and dtype and be
+finite, and the state must have the types and shapes that are needed to continue a run.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter
 from torch import Tensor
 
-from noisin.training.course import Course
-from noisin.training.reading import misfit
+from noisin.training.reading import mismatch
+from noisin.training.schedule import Schedule, in_nats
 
 Count = Annotated[int, Field(ge=0, le=10**18)]
 
 
 class _State(BaseModel):
-    """What ``state.pt`` holds but for tensors, which are checked beside."""
+    """The fields of ``state.pt``; the tensors in it are checked separately."""
 
     model_config = ConfigDict(
         extra="allow", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
     )
 
     epoch: Count
-    row: Count
+    stop: Count
     step: Count
     tokens: Count
     scored: Count
@@ -38,10 +38,10 @@ class _State(BaseModel):
     average: Count
     cut: bool
     seconds: Annotated[float, Field(ge=0)]
-    sums: Tensor
+    sums: dict[str, Tensor]
     carried: SkipValidation[Any]
     optimizer: dict[str, Any]
-    course: dict[str, Any]
+    schedule: dict[str, Any]
     generators: dict[str, Tensor]
 
 
@@ -50,14 +50,27 @@ class Pattern:
     """A model, and a run of it, to compare a checkpoint with.
 
     Attributes:
-        weights: those of the model, by name.
-        optimizer: the state dict of its optimizer, or None where none is to be loaded.
-        carried: a state that the model carries from window to window, of all columns, likewise.
+        weights: the weights of the model, by name.
+        optimizer: the state dict of its optimizer; None if it is not loaded.
+        carried: a state that the model carries from batch to batch, for all columns; None if
+            every batch starts from zero.
     """
 
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Any] | None = None
     carried: Any = None
+
+
+def upgraded(state: Any) -> Any:
+    """The state of an older version in the current format; unchanged if it is not one."""
+    if not isinstance(state, dict) or not isinstance(state.get("course"), dict):
+        return state
+    state = dict(state)
+    nats, penalty = state.pop("sums", torch.zeros(2, dtype=torch.float64))
+    schedule = in_nats(state.pop("course"))
+    state["stop"] = state.pop("row", None)
+    sums = {"nats": nats} | ({"penalty": penalty} if penalty else {})
+    return state | {"schedule": schedule, "sums": sums}
 
 
 def problem(
@@ -71,8 +84,8 @@ def problem(
 
     Args:
         pattern: what to compare it with.
-        weights, average, state: what it holds.
-        moment: the step and the epoch that its manifest tells.
+        weights, average, state: its content.
+        moment: the step and the epoch in its manifest.
     """
     return next(_problems(pattern, weights, average, state, moment), None)
 
@@ -84,87 +97,92 @@ def _problems(
     state: object,
     moment: Mapping[str, int],
 ) -> Iterator[str]:
-    yield from _unlike(pattern.weights, weights, "weights")
+    yield from _weight_problems(pattern.weights, weights, "weights")
     if average is not None:
-        yield from _unlike(pattern.weights, average, "average")
+        yield from _weight_problems(pattern.weights, average, "average")
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         yield "its state is not a dict of values by name"
         return
-    if found := misfit(state, _State):
+    if found := mismatch(state, _State):
         yield f"its state is damaged: {found.rstrip('.')}"
         return
     for name, value in moment.items():
         if state[name] != value:
-            yield f"its state is of {name} {state[name]!r:.20}, its manifest of {value!r:.20}"
-    yield from _of_course(state["course"], state["epoch"])
+            yield f"its state has {name} {state[name]!r:.20}, its manifest {value!r:.20}"
+    yield from _schedule_problems(state["schedule"], state["epoch"])
     if (state["average"] > 0) != (average is not None):
-        yield f"its average is of {state['average']} steps, and its file says otherwise"
-    if not _fits(state["sums"], torch.zeros(2, dtype=torch.float64)):
-        yield "its sums are not two finite numbers"
+        yield f"its average of {state['average']} steps does not match its files"
+    number = torch.zeros((), dtype=torch.float64)
+    if "nats" not in state["sums"] or not all(_fits(v, number) for v in state["sums"].values()):
+        yield "its sums are not finite numbers"
     if pattern.optimizer is not None:
         weights = pattern.weights
-        yield from _of_optimizer(pattern.optimizer, state["optimizer"], list(weights.values()))
-        if (state["row"] > 0) != (state["carried"] is not None):
-            yield "its carried state does not belong to its row"
-        if state["carried"] is not None and not _alike(state["carried"], pattern.carried):
-            yield "its carried state is not one of the model"
+        saved = state["optimizer"]
+        yield from _optimizer_problems(pattern.optimizer, saved, list(weights.values()))
+        carries = pattern.carried is not None and state["stop"] > 0
+        if carries != (state["carried"] is not None):
+            yield "its carried state does not match its position"
+        if state["carried"] is not None and not _matches(state["carried"], pattern.carried):
+            yield "its carried state does not fit the model"
         if not _is_generator(state["generators"].get("cpu")):
-            yield "its random generator cannot be set"
+            yield "the state of its random generator is invalid"
 
 
-def _unlike(model: Mapping[str, Tensor], saved: Mapping[str, Tensor], what: str) -> Iterator[str]:
-    """What saved weights differ in from the model's, but for their values."""
+def _weight_problems(
+    model: Mapping[str, Tensor], saved: Mapping[str, Tensor], what: str
+) -> Iterator[str]:
+    """Differences between saved weights and the model's, and values that are not finite."""
     shapes = {name: tuple(tensor.shape) for name, tensor in model.items()}
     found = {name: tuple(tensor.shape) for name, tensor in saved.items()}
     if shapes != found:
         first = min(name for name, _ in shapes.items() ^ found.items())
         yield (
-            f"its {what} are not those of the model ({first} first). If another version of noisin "
-            f"made it, use that one"
+            f"its {what} do not match the model (first difference: {first}). If another version of "
+            f"noisin made it, use that version"
         )
         return
     for name, tensor in saved.items():
         if tensor.dtype != model[name].dtype:
-            yield f"its {what} {name} are {tensor.dtype}, and the model's {model[name].dtype}"
+            yield f"its {what} {name} are {tensor.dtype}, the model's are {model[name].dtype}"
         if not tensor.isfinite().all():
             yield f"its {what} {name} are not all finite"
 
 
-def _of_course(state: Mapping[str, Any], epochs: int) -> Iterator[str]:
+def _schedule_problems(state: Mapping[str, Any], epochs: int) -> Iterator[str]:
     try:
-        course = Course.from_state_dict(state)
-        TypeAdapter(Course).validate_python(vars(course))
-        sound = 0 < course.lr < math.inf and len(course.history) == epochs
+        schedule = Schedule.from_state_dict(state)
+        TypeAdapter(Schedule).validate_python(vars(schedule))
+        sound = 0 < schedule.lr < math.inf and len(schedule.history) == epochs
     except (ValueError, TypeError, LookupError, AttributeError):
         sound = False
     if not sound:
-        yield "its course (step size, best epochs, history) is damaged"
+        yield "its schedule (learning rate, best epochs, history) is damaged"
 
 
-def _of_optimizer(
+def _optimizer_problems(
     fresh: Mapping[str, Any], saved: Mapping[str, Any], weights: list[Tensor]
 ) -> Iterator[str]:
-    """The settings of an optimizer but for the step size, and a tensor for each weight."""
+    """Check the settings of an optimizer, except the learning rate, and a tensor per weight."""
     try:
         same = [_settings(group) for group in saved["param_groups"]] == [
             _settings(group) for group in fresh["param_groups"]
         ]
-        held = {int(i): dict(values) for i, values in saved["state"].items()}
+        stored = {int(i): dict(values) for i, values in saved["state"].items()}
     except (ValueError, TypeError, LookupError, AttributeError):
-        same, held = False, {}
+        same, stored = False, {}
     if not same:
-        yield "its optimizer has other settings"
+        yield "its optimizer has different settings"
         return
     moments = {"step", "exp_avg", "exp_avg_sq"} if "betas" in fresh["param_groups"][0] else set()
     expected = {
         i: {name: torch.zeros(()) if name == "step" else weight for name in moments}
         for i, weight in enumerate(weights if moments else ())
     }
-    if set(held) != set(expected) or not all(
-        set(held[i]) == moments and all(_fits(held[i][name], like[name]) for name in moments)
+    if set(stored) != set(expected) or not all(
+        set(stored[i]) == moments and all(_fits(stored[i][name], like[name]) for name in moments)
         for i, like in expected.items()
     ):
-        yield "its optimizer is that of other weights"
+        yield "the state of its optimizer does not match the weights"
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,10 +206,10 @@ def _fits(value: object, like: Tensor) -> bool:
     return bool(value.isfinite().all())
 
 
-def _alike(value: Any, like: Any) -> bool:
+def _matches(value: Any, like: Any) -> bool:
     """Whether nested tuples of tensors have the same structure, shapes and dtypes."""
     if isinstance(like, Tensor):
         return _fits(value, like)
     if not isinstance(value, tuple | list) or len(value) != len(like):
         return False
-    return all(_alike(*pair) for pair in zip(value, like, strict=True))
+    return all(_matches(*pair) for pair in zip(value, like, strict=True))

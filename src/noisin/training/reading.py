@@ -1,4 +1,4 @@
-"""Read the JSON files of a record. Whatever is wrong with one, the message names it and says what.
+"""Read the JSON files of a record. Errors name the file and what is wrong with it.
 
 Nothing here needs torch.
 """
@@ -12,16 +12,16 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from noisin._util.regular import read_regular
 from noisin.errors import InvalidValue
-from noisin.regular import read_regular
 
-DEEPEST = 50  # levels of nesting; more would exhaust the stack of whatever handles it later
+DEEPEST = 50  # levels of nesting; more could exhaust the stack of later code
 LARGEST_FILE = 2**28  # bytes; a vocabulary of ten million words is smaller
-MOST_PROBLEMS = 3  # that a message lists
+MOST_PROBLEMS = 3  # listed in one message
 
 
 def parse_json(content: bytes | str) -> Any:
-    """What JSON holds; a ``ValueError`` if it is not UTF-8, not JSON or nested too deeply.
+    """Parse JSON; raises ``ValueError`` if it is not UTF-8, not JSON or nested too deeply.
 
     >>> parse_json('{"epoch": 1}')
     {'epoch': 1}
@@ -39,7 +39,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def read_object(path: Path, schema: type[BaseModel]) -> dict[str, Any] | None:
-    """The JSON object in a file as it is, if it fits the schema, or None if there is no file."""
+    """The JSON object in a file, checked against the schema; None if there is no file."""
     try:
         content = parse_json(read_regular(path, LARGEST_FILE))
     except FileNotFoundError:
@@ -48,18 +48,18 @@ def read_object(path: Path, schema: type[BaseModel]) -> dict[str, Any] | None:
         raise InvalidValue(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise InvalidValue(
-            f"{path} cannot be read: it is damaged ({error}). Put the whole file back."
+            f"{path} cannot be read: it is damaged ({error}). Restore the whole file."
         ) from None
     if not isinstance(content, dict):
-        raise InvalidValue(f"{path} must hold a JSON object, got {content!r:.40}.")
-    found = misfit(content, schema)
+        raise InvalidValue(f"{path} must contain a JSON object, got {content!r:.40}.")
+    found = mismatch(content, schema)
     if found:
-        raise InvalidValue(f"{path} is damaged: {found} Put the whole file back.")
+        raise InvalidValue(f"{path} is damaged: {found} Restore the whole file.")
     return content
 
 
-def misfit(content: Mapping[str, Any], schema: type[BaseModel]) -> str:
-    """What keeps values from fitting a schema, as sentences; nothing if they fit."""
+def mismatch(content: Mapping[str, Any], schema: type[BaseModel]) -> str:
+    """Why values do not match a schema, as sentences; empty if they match."""
     try:
         schema.model_validate(content)
     except ValidationError as error:
@@ -70,11 +70,11 @@ def misfit(content: Mapping[str, Any], schema: type[BaseModel]) -> str:
 
 
 def _in_words(item: dict[str, Any]) -> str:
-    """One problem that pydantic found, by its dotted name."""
+    """One problem that pydantic found, as a sentence with the dotted name of the value."""
     name = ".".join(str(part) for part in item["loc"])
     if item["type"] == "missing":
         return f"{name} is missing."
-    if item["type"] == "value_error":  # of a check of ours
+    if item["type"] == "value_error":  # raised by a validator of a schema
         return f"{name} {item['ctx']['error']}"
     expected = item["msg"].removeprefix("Input should be ")
     if item["type"] in {"model_type", "dict_type"}:

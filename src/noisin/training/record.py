@@ -1,15 +1,16 @@
-"""The record of a run: a folder of plain files, readable without torch, now and years later.
+"""The record of a run: a folder of plain files, readable without torch.
 
 ``config.json``
-    All settings; the same run can be made again from them.
+    All settings, from which the run can be repeated.
 ``environment.json``
-    What it ran on and with: versions, processor, threads, hashes of the data and the vocabulary.
+    Versions, processor, threads, hashes of the data and the vocabulary, and the unit of the
+    scores.
 ``vocabulary.json``
     The words, so that the model can be used without the data.
 ``metrics.jsonl``
-    One line per epoch.
+    One line per epoch; see :mod:`noisin.training.scores`.
 ``summary.json``
-    How it ended; there when the run is complete.
+    How it ended, once the run is complete; see :mod:`noisin.training.summary`.
 ``checkpoints/``
     See :mod:`noisin.training.checkpoint`.
 """
@@ -24,21 +25,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from noisin import arguments
+from noisin._util import arguments, lock
+from noisin._util.files import write_atomically, writing
+from noisin._util.regular import open_regular, read_regular
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
-from noisin.regular import open_regular, read_regular
-from noisin.training import lock, schemas
+from noisin.tasks.unit import PERPLEXITY, Unit
+from noisin.training import schemas
 from noisin.training.config import RunConfig
-from noisin.training.environment import require_threads
-from noisin.training.files import write_atomically, writing
-from noisin.training.reading import LARGEST_FILE, misfit, parse_json, read_object
+from noisin.training.reading import LARGEST_FILE, mismatch, parse_json, read_object
+from noisin.training.runtime.environment import require_threads
 
-TIMES = ("seconds", "tokens_per_second")  # of a line of metrics: what two equal runs differ in
+HASHED = ("data", "vocabulary")  # entries of environment.json that have a sha256
+TIMES = ("seconds", "tokens_per_second")  # entries of metrics that differ between equal runs
 
 
 class RunRecord:
-    """The record in a folder, read from its files whenever asked."""
+    """The record in a folder; its files are read on each access."""
 
     def __init__(self, folder: str | Path) -> None:
         arguments.path("RunRecord: folder", folder)
@@ -50,7 +53,7 @@ class RunRecord:
     @property
     def exists(self) -> bool:
         """Whether there is a run in the folder."""
-        with suppress(OSError):  # of a name that no file can have
+        with suppress(OSError):  # the name is not valid for a file
             return (self.folder / "config.json").exists()
         return False
 
@@ -64,34 +67,39 @@ class RunRecord:
         """The settings of the run."""
         if not self.exists:
             raise InvalidValue(
-                f"{self.folder} is no run: it has no config.json. Name the folder of a run, such "
-                f"as noisin train makes."
+                f"{self.folder} is not a run: it has no config.json. Name the folder of a run of "
+                f"noisin train."
             )
         return RunConfig.from_json(self.folder / "config.json")
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the run was made on and with."""
+        """The software, the hardware and the data of the run."""
         return read_object(self.folder / "environment.json", schemas.Environment) or {}
 
     @property
+    def unit(self) -> Unit:
+        """The unit of the scores; perplexity per word if the record does not name one."""
+        known = self.environment.get("unit")
+        return PERPLEXITY if known is None else Unit(known["name"], known["per"])
+
+    @property
     def threads(self) -> int:
-        """The number of threads that the run computes with, on whatever machine."""
+        """The number of threads that the run uses, on any machine."""
         threads = self.environment.get("threads")
         path = self.folder / "environment.json"
-        return require_threads(str(path), threads, "Put the whole file back.")
+        return require_threads(str(path), threads, "Restore the whole file.")
 
     @property
     def identity(self) -> dict[str, str]:
-        """What makes two runs one: all settings but the limits, the text, and the vocabulary."""
+        """Hashes that identify the run: of its settings (without limits), data and vocabulary."""
         known = self.environment
-        try:
-            hashes = {name: str(known[name]["sha256"]) for name in ("data", "vocabulary")}
-        except (KeyError, TypeError):
+        hashes = {name: known[name]["sha256"] for name in HASHED if name in known}
+        if not hashes.get("data"):
             raise InvalidValue(
-                f"{self.folder / 'environment.json'} does not tell the hashes of the data and the "
-                f"vocabulary. Put the whole file back."
-            ) from None
+                f"{self.folder / 'environment.json'} does not contain the hash of the data. "
+                f"Restore the whole file."
+            )
         return {"config": self.config.hash(limits=False), **hashes}
 
     @property
@@ -107,20 +115,20 @@ class RunRecord:
             raise InvalidValue(f"{path}: is damaged: {error}") from None
         if sha256 != self.identity["vocabulary"]:
             raise InvalidValue(
-                f"{path}: holds other words, or in another order, than the model was trained "
-                f"with: its sha256 is {sha256}, and environment.json has "
-                f"{self.identity['vocabulary']}. Put the right file back."
+                f"{path}: is not the vocabulary that the model was trained with: its sha256 is "
+                f"{sha256}, and environment.json has {self.identity['vocabulary']}. Restore the "
+                f"original file."
             )
         return found
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """How the run ended, or None while it is not complete."""
+        """How the run ended; None if it is not complete."""
         return read_object(self.folder / "summary.json", schemas.Summary)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """One dict per epoch. A last line that was cut off in writing does not count."""
+        """One dict per epoch. An incomplete last line is ignored."""
         return self._lines(self._metrics_content())
 
     def metrics_until(self, offset: int) -> list[dict[str, Any]]:
@@ -129,7 +137,7 @@ class RunRecord:
         if len(content) < offset:
             raise InvalidValue(
                 f"training: {self.folder / 'metrics.jsonl'} has {len(content)} bytes and had "
-                f"{offset} when the checkpoint was made. Put the whole file back, or start anew in "
+                f"{offset} when the checkpoint was made. Restore the whole file, or start again in "
                 f"another folder."
             )
         return self._lines(content[:offset])
@@ -154,44 +162,44 @@ class RunRecord:
         try:
             found = parse_json(line)
         except ValueError as error:
-            raise InvalidValue(f"{place}: {error}. Put the whole file back.") from None
+            raise InvalidValue(f"{place}: {error}. Restore the whole file.") from None
         if not isinstance(found, dict) or found.get("epoch") != epoch:
-            raise InvalidValue(f"{place} must be that of epoch {epoch}, got {found!r:.60}.")
-        problem = misfit(found, schemas.Line)
+            raise InvalidValue(f"{place} must be of epoch {epoch}, got {found!r:.60}.")
+        problem = mismatch(found, schemas.MetricsLine)
         if problem:
-            raise InvalidValue(f"{place}: {problem} Put the whole file back.")
+            raise InvalidValue(f"{place}: {problem} Restore the whole file.")
         return found
 
-    # Writing, which is the trainer's
+    # Writing, for the trainer
 
     def make_folder(self) -> None:
-        """Make the folder, or see that it is empty or a run's."""
+        """Create the folder, or check that it is empty or contains a run."""
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        strangers = [entry.name for entry in self.folder.iterdir() if not _is_ours(entry.name)]
-        if strangers and not self.exists:
+        others = [entry.name for entry in self.folder.iterdir() if not _is_ours(entry.name)]
+        if others and not self.exists:
             raise InvalidValue(
-                f"training: {self.folder} holds {min(strangers)!r} and no run. Choose a folder "
-                f"that is new or empty."
+                f"training: {self.folder} contains {min(others)!r} and is not a run. Choose a "
+                f"folder that is new or empty."
             )
 
     def make_checkpoints(self) -> None:
-        """Make the folder of the checkpoints. Where it is missing, they were deleted."""
+        """Create the folder of the checkpoints. If it is missing, they were deleted."""
         with writing(self.checkpoints):
             self.checkpoints.mkdir(exist_ok=True)
 
     def write(self, name: str, content: str | Mapping[str, Any]) -> None:
-        """Write one of the files, in one piece."""
+        """Write one of the files atomically."""
         text = content if isinstance(content, str) else json.dumps(finite(content), indent=2)
         write_atomically(self.folder / name, (text.rstrip("\n") + "\n").encode())
 
     def remove_summary(self) -> None:
-        """The run goes on, so it has not ended as the summary says."""
+        """Remove the summary of a run that is continued."""
         with writing(self.folder / "summary.json"):
             (self.folder / "summary.json").unlink(missing_ok=True)
 
     def append(self, metrics: Mapping[str, Any]) -> int:
-        """Add a line to ``metrics.jsonl``; return where it ends."""
+        """Append a line to ``metrics.jsonl``; return the new size of the file."""
         path = self.folder / "metrics.jsonl"
         with writing(path), open_regular(path, "ab") as file:
             file.write((json.dumps(finite(metrics), allow_nan=False) + "\n").encode())
@@ -200,7 +208,7 @@ class RunRecord:
             return file.tell()
 
     def cut_metrics(self, offset: int) -> None:
-        """Drop what ``metrics.jsonl`` has beyond ``offset``: it will be written again."""
+        """Truncate ``metrics.jsonl`` at ``offset``; the continued run writes the rest again."""
         path = self.folder / "metrics.jsonl"
         with writing(path), open_regular(path, "ab") as file:
             file.truncate(offset)
@@ -208,13 +216,13 @@ class RunRecord:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a process that was killed before ``config.json`` was written has left this."""
+    """Whether a run writes this file before ``config.json``, so that a killed one may leave it."""
     ours = (lock.NAME, "environment.json", "vocabulary.json", "metrics.jsonl")
     return name in ours or name.startswith(".new-")
 
 
 def finite(value: Any) -> Any:
-    """JSON has no infinity and no nan: null stands for both."""
+    """Replace infinity and nan, which JSON does not have, by null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

@@ -1,155 +1,154 @@
-"""Starting a run, or going on with one: what must be the same, and where to go on from."""
+"""Start a run or continue one: what must match, and where to continue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
-from noisin.data import Corpus
 from noisin.errors import InvalidValue
+from noisin.tasks import Task
+from noisin.tasks.base import facts_of
 from noisin.training.build import threads_worthwhile
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
-from noisin.training.environment import changes, cores, environment
 from noisin.training.record import RunRecord
-from noisin.training.run import Run
+from noisin.training.runtime.environment import changes, cores, environment
+from noisin.training.state import TrainState
 
-THREADS_PER_CORE = 4  # a few too many are slow; many more would seem to hang
+THREADS_PER_CORE = 4  # with many more threads, a run would seem to hang
 
 
-def identity(config: RunConfig, corpus: Corpus) -> dict[str, str]:
-    """What a run would have for :attr:`RunRecord.identity`."""
-    return {
-        "config": config.hash(limits=False),
-        "data": corpus.sha256,
-        "vocabulary": corpus.vocab.sha256,
-    }
+def identity(config: RunConfig, task: Task) -> dict[str, str]:
+    """The :attr:`RunRecord.identity` of a run with this config and task."""
+    hashes = {name: str(fact["sha256"]) for name, fact in facts_of(task).items()}
+    return {"config": config.hash(limits=False), **hashes}
 
 
 def is_new(record: RunRecord) -> bool:
-    """Whether there is no run in the folder yet: its settings are written when it begins."""
+    """Whether there is no run in the folder yet; its settings are written when it starts."""
     return not record.exists
 
 
-def threads_to_use(record: RunRecord, config: RunConfig, num_words: int) -> int:
-    """The number of threads is part of the arithmetic: a run keeps the one it began with."""
+def threads_to_use(record: RunRecord, config: RunConfig, model: nn.Module, rows: int) -> int:
+    """The number of threads. It affects rounding, so a continued run keeps its number."""
     if not is_new(record):
         return record.threads
     if config.threads is None:
-        return min(torch.get_num_threads(), threads_worthwhile(config, num_words))
+        return min(torch.get_num_threads(), threads_worthwhile(model, rows))
     found = cores()
     if found is not None and config.threads > THREADS_PER_CORE * found:
         raise InvalidValue(
-            f"training: threads = {config.threads}, and {found} cores can be used here. More "
-            f"threads than cores only wait for each other: choose {found} or fewer."
+            f"training: threads = {config.threads}, but only {found} cores are available. More "
+            f"threads than cores slow training down: choose {found} or fewer."
         )
     return config.threads
 
 
-def refuse_another(record: RunRecord, config: RunConfig, corpus: Corpus) -> None:
-    """See that the run in the folder, if there is one, is this one and can be continued."""
+def refuse_another(record: RunRecord, config: RunConfig, now: Mapping[str, str], data: str) -> None:
+    """Raise if the folder contains a different run, or one that cannot be continued."""
     if is_new(record):
         if record.metrics:
             raise InvalidValue(
-                f"training: {record.folder} has metrics.jsonl of a run and no config.json. Put "
-                f"that back, or choose another folder."
+                f"training: {record.folder} has the metrics.jsonl of a run but no config.json. "
+                f"Restore it, or choose another folder."
             )
         return
-    before, now = record.identity, identity(config, corpus)
+    before = record.identity
     if before["config"] != now["config"]:
         differences = "; ".join(record.config.differences(config))
         raise InvalidValue(
-            f"training: {record.folder} holds a run with other settings: {differences}. Use the "
-            f"same to go on with it, or another folder."
+            f"training: {record.folder} contains a run with other settings: {differences}. Use "
+            f"the same settings to continue it, or another folder."
         )
-    for name in ("data", "vocabulary"):
-        if before[name] != now[name]:
+    for name in now:
+        if before.get(name) != now[name]:
             raise InvalidValue(
-                f"training: {record.folder} holds a run on other data: its {name} has the sha256 "
-                f"{before[name]}, and that of {corpus.name!r} is {now[name]}. Use the same to go "
-                f"on with it, or another folder."
+                f"training: {record.folder} contains a run on other data: its {name} has the "
+                f"sha256 {before.get(name)}, and that of {data!r} is {now[name]}. Use the same "
+                f"data to continue it, or another folder."
             )
     refuse_without_checkpoints(record, config)
 
 
 def refuse_without_checkpoints(record: RunRecord, config: RunConfig) -> None:
-    """See that to start from the beginning would not replace what the folder holds.
+    """Raise if starting from the beginning would overwrite results in the folder.
 
-    A process that is killed before it has saved leaves the folder of the checkpoints empty, and at
-    most the line of the first epoch, which will be the same again.
+    A process that is killed before its first checkpoint leaves an empty folder of checkpoints and
+    at most the line of the first epoch, which is reproduced exactly.
     """
     if is_complete(record, config) or Checkpoints(record.checkpoints, {}).numbers():
         return
     epochs = len(record.metrics)
     if record.summary is not None:
         raise InvalidValue(
-            f"training: {record.folder} holds a complete run without its checkpoints, so it cannot "
-            f"be continued to other limits. Put them back, or choose another folder."
+            f"training: {record.folder} contains a complete run without its checkpoints, so it "
+            f"cannot be continued to other limits. Restore them, or choose another folder."
         )
     if epochs > 1 or (epochs and not record.checkpoints.is_dir()):
         raise InvalidValue(
-            f"training: {record.folder} holds a run of {epochs} epochs without its checkpoints, so "
-            f"it cannot be continued. Put them back, or choose another folder to start again."
+            f"training: {record.folder} contains a run of {epochs} epochs without its checkpoints, "
+            f"so it cannot be continued. Restore them, or start again in another folder."
         )
 
 
 def is_complete(record: RunRecord, config: RunConfig) -> bool:
-    """Whether the run has ended, by these very limits."""
+    """Whether the run has ended with exactly these limits."""
     return record.summary is not None and record.config.hash() == config.hash()
 
 
 def go_back(
-    run: Run, checkpoints: Checkpoints, record: RunRecord, note: Callable[[str], None]
+    state: TrainState, checkpoints: Checkpoints, record: RunRecord, note: Callable[[str], None]
 ) -> None:
-    """Put a new run where the newest good checkpoint was made, if there is one."""
+    """Load the newest valid checkpoint, if there is one."""
     checkpoints.clean_up()
     newest = checkpoints.newest(note)
     if newest is not None:
-        for weights in newest.manifest.best:  # the end of the run needs them: refuse now
+        for weights in newest.manifest.best:  # needed at the end of the run: raise now
             checkpoints.best(newest, weights)
-        run.load(newest)
-        _check_metrics(run, record)
+        state.load(newest)
+        _check_metrics(state, record)
         checkpoints.set_aside(newer_than=newest.manifest.number)
 
 
-def _check_metrics(run: Run, record: RunRecord) -> None:
-    """See that the epochs before the checkpoint are there, which the summary will need."""
-    epochs = len(record.metrics_until(run.offset))
-    if epochs != run.epoch:
+def _check_metrics(state: TrainState, record: RunRecord) -> None:
+    """Check that the epochs before the checkpoint are recorded; the summary needs them."""
+    epochs = len(record.metrics_until(state.offset))
+    if epochs != state.epoch:
         raise InvalidValue(
-            f"training: {record.folder / 'metrics.jsonl'} has {epochs} epochs up to where the "
-            f"checkpoint was made, and that was after {run.epoch}. Put the whole file back, or "
-            f"start anew in another folder."
+            f"training: {record.folder / 'metrics.jsonl'} has {epochs} epochs, and the checkpoint "
+            f"was made after {state.epoch}. Restore the whole file, or start again in another "
+            f"folder."
         )
 
 
-def write_record(record: RunRecord, config: RunConfig, corpus: Corpus, run: Run) -> None:
-    """Begin the record, or bring it to where the run goes on."""
-    now = _surroundings(torch.get_num_threads(), config, corpus)
-    record.write("vocabulary.json", corpus.vocab.to_json())
-    if run.step == 0:
+def write_record(record: RunRecord, config: RunConfig, task: Task, state: TrainState) -> None:
+    """Create the record, or truncate it to where the run continues."""
+    now = _surroundings(torch.get_num_threads(), config, task)
+    for name, content in getattr(task, "files", {}).items():
+        record.write(name, content)
+    if state.step == 0:
         record.write("environment.json", now)
     else:
         before = record.environment
         new = changes(before, now)
         if new:
-            resumed = [*before.get("resumed", []), {"step": run.step, **new}]
+            resumed = [*before.get("resumed", []), {"step": state.step, **new}]
             record.write("environment.json", {**before, "resumed": resumed})
-    record.cut_metrics(run.offset)  # the rest will be written again
+    record.cut_metrics(state.offset)  # the rest will be written again
     record.remove_summary()
     record.make_checkpoints()
-    record.write("config.json", config.to_json())  # the last: from now on this is a run
+    record.write("config.json", config.to_json())  # last: its presence marks a run
 
 
-def _surroundings(threads: int, config: RunConfig, corpus: Corpus) -> dict[str, Any]:
+def _surroundings(threads: int, config: RunConfig, task: Task) -> dict[str, Any]:
+    observation = getattr(task, "observation", None)
+    known = {} if observation is None else {"observation": observation.to_json()}
     return {
         **environment(threads, config.device),
-        "data": {
-            "name": corpus.name,
-            "sha256": corpus.sha256,
-            "tokens": [len(corpus.train), len(corpus.valid), len(corpus.test)],
-        },
-        "vocabulary": {"sha256": corpus.vocab.sha256, "words": len(corpus.vocab)},
+        "unit": {"name": task.unit.name, "per": task.unit.per},
+        **known,
+        **facts_of(task),
     }

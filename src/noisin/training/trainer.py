@@ -1,12 +1,16 @@
-"""The training loop, from top to bottom.
+"""The training loop.
 
->>> from noisin import training
->>> config = training.RunConfig(model={"hidden_size": 200}, noise={"gamma": 0.5})
->>> record = training.Trainer(config, out="runs/demo").fit()  # doctest: +SKIP
->>> record.summary["best"]["test"]  # doctest: +SKIP
+Any model with ``loss`` and ``log_prob`` is trained on any task with ``unit`` and ``batches``:
 
-A run that was stopped or killed goes on when the same is called again, and ends in the same bits as
-one that was not.
+>>> from noisin import data, models, tasks, training
+>>> text = tasks.Text(data.load("manual"), batch_size=20)
+>>> model = models.LanguageModel(text.observation.size, hidden_size=128)
+>>> trainer = training.Trainer(training.TrainConfig(epochs=5), out="runs/demo")
+>>> record = trainer.fit(model, text)  # doctest: +SKIP
+
+A run that was stopped or killed continues when the same code is called again, and ends with results
+that are bit for bit those of an uninterrupted run. :func:`noisin.training.run` builds the model and
+the task from a config.
 """
 
 from __future__ import annotations
@@ -19,368 +23,376 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-import noisin
-from noisin import arguments, data
-from noisin.data import Corpus, Window, Windows
-from noisin.data.cache import Ids
-from noisin.errors import Unsupported
-from noisin.models import detach
-from noisin.training import evaluation, resume
-from noisin.training.build import Objective, build_noise, build_objective
-from noisin.training.checkpoint import Checkpoint, Checkpoints
-from noisin.training.clock import Clock
-from noisin.training.config import RunConfig
-from noisin.training.course import Weights
-from noisin.training.device import (
+from noisin._util import arguments, states
+from noisin._util.lock import locked
+from noisin.data import Batch
+from noisin.errors import InvalidType, Unsupported
+from noisin.models import Loss, Trainable
+from noisin.tasks import Score, Task
+from noisin.tasks.base import Split, name_of, splits_of
+from noisin.training import resume
+from noisin.training.checkpoint import Checkpoints
+from noisin.training.conclusion import recorded, summarize
+from noisin.training.config import RunConfig, TrainConfig
+from noisin.training.identity import own_config
+from noisin.training.noise_schedule import NoiseSchedule
+from noisin.training.predictors import Clean, evaluate
+from noisin.training.record import RunRecord
+from noisin.training.runtime.clock import Clock
+from noisin.training.runtime.device import (
     find_device,
     own_random_stream,
     random_state,
     rewind,
     use_threads,
 )
-from noisin.training.lock import locked
-from noisin.training.progress import Progress, Quiet
-from noisin.training.record import RunRecord
-from noisin.training.run import Run, load_weights
-from noisin.training.signals import Interrupted, caught
-from noisin.training.tensorboard import Board
-from noisin.training.watch import Diverged, advice, all_finite, first_weight, trace
-from noisin.training.workers import Workers
+from noisin.training.runtime.divergence import Diverged, advice, all_finite, first_weight, trace
+from noisin.training.runtime.progress import Progress, Quiet, Status
+from noisin.training.runtime.signals import Interrupted, caught
+from noisin.training.runtime.tensorboard import Board
+from noisin.training.runtime.workers import Workers
+from noisin.training.schedule import Weights
+from noisin.training.state import TrainState, means_of
 
-LOOK = 20  # steps between two looks at the loss, where looking means to wait for the device
-LIMITS = (None, "tokens", "minutes")  # that may cut an epoch short
-NOTHING, SAVE, STOP = 0, 1, 2  # what a process may wish for after a step; STOP + the signal
+CHECK_EVERY = 20  # steps between two checks of the loss if a check has to wait for the device
+LIMITS = (None, "tokens", "minutes")  # limits that can cut an epoch short
+NOTHING, SAVE, STOP = 0, 1, 2  # requests of a process after a step; a signal is STOP + its number
 
 
 class Trainer:
-    """Trains the model of a config, and keeps the record of it in a folder.
+    """Trains a model on a task and records the run in a folder.
 
     Args:
-        config: all settings.
-        out: the folder; new, empty, or that of the same run, which then goes on.
-        progress: shows how far it is.
+        train: the recipe, its limits, and how often to save.
+        out: the folder: new, empty, or that of the same run, which is then continued.
+        threads: processor threads; by default as many as the model has enough work for.
+        device: where to compute, ``"cpu"`` or ``"cuda"``.
+        progress: shows the progress of the run.
         workers: the processes that train together.
+        settings: the config that the model and the task were built from. Without it, the record
+            contains their identities: see :mod:`noisin.training.identity`.
     """
 
     def __init__(
         self,
-        config: RunConfig,
+        train: TrainConfig,
         out: str | Path,
+        *,
+        threads: int | None = None,
+        device: str = "cpu",
         progress: Progress | None = None,
         workers: Workers | None = None,
+        settings: RunConfig | None = None,
     ) -> None:
-        arguments.instance(
-            "Trainer: config", config, RunConfig, "Read one with RunConfig.from_toml(path)."
-        )
-        self.config = config
+        advice = "Pass the train section of a config, such as TrainConfig(epochs=5)."
+        arguments.instance("Trainer: train", train, TrainConfig, advice)
+        self.train = train
+        self.settings, self.threads, self.device = settings, threads, device
         self.record = RunRecord(out)
         self.workers = Workers() if workers is None else workers
         self.progress = progress if progress is not None and self.workers.main else Quiet()
 
-    def fit(self, corpus: Corpus | None = None) -> RunRecord:
-        """Train until a limit is reached, or go on where the run in the folder stands.
+    def fit(
+        self,
+        model: nn.Module,
+        task: Task,
+        noise: NoiseSchedule = NoiseSchedule(),  # noqa: B008
+    ) -> RunRecord:
+        """Train until a limit is reached. A run in the folder is continued.
 
         Args:
-            corpus: the text; that of the config unless given.
+            model: a module with ``loss`` and ``log_prob``: see :class:`noisin.models.Trainable`.
+            task: the data: see :class:`noisin.tasks.Task`.
+            noise: the noise of the model in each epoch.
 
         Raises:
             Interrupted: after Ctrl-C or SIGTERM; the run is saved.
-            Diverged: where the loss is no longer a finite number.
+            Diverged: if the loss is no longer finite.
         """
+        _check(model, task)
+        self.config = self.settings or own_config(
+            self.train, model, task, threads=self.threads, device=self.device
+        )
+        self.task, self.noise = task, noise
         device = find_device(self.config.device)
         with ExitStack() as stack:
             with self.workers.main_first():
-                if corpus is None:
-                    corpus = data.load(self.config.data.name, self.config.data.folder)
                 if self.workers.main:
                     self.record.make_folder()
                     stack.enter_context(locked(self.record.folder))
                 stack.enter_context(own_random_stream(device))
                 self.flag = stack.enter_context(caught())
-                resume.refuse_another(self.record, self.config, corpus)
-            threads = resume.threads_to_use(self.record, self.config, len(corpus.vocab))
+                self.identity = resume.identity(self.config, task)
+                resume.refuse_another(self.record, self.config, self.identity, name_of(task))
+            first = next(iter(task.batches("train")))
+            rows = first.x.shape[1] * self.train.K
+            threads = resume.threads_to_use(self.record, self.config, model, rows)
             stack.enter_context(use_threads(threads))
             if not resume.is_complete(self.record, self.config):
-                self._train(self._start(corpus, device), corpus)
-            self._agreed(NOTHING)  # a signal after the last look is not for this run alone
+                self._train(self._start(model, first, device))
+            self._agreed(NOTHING)  # one process may have caught a signal after the last poll
         return self.record
 
-    def _start(self, corpus: Corpus, device: torch.device) -> Run:
-        """The run as it is at its beginning, or where its newest checkpoint was made."""
-        train = self.config.train
-        self.windows = Windows(
-            corpus.train,
-            train.batch_size,
-            train.bptt,
-            variable=train.variable_length,
-            seed=self.config.seed,
-        )
-        for text in (corpus.valid, corpus.test, self._clean(corpus)):
-            if text is not None:  # refuse now what is too short to measure on
-                Windows(text, train.eval_batch_size, 1)
-        torch.manual_seed(self.config.seed)
-        run = Run(self.config, len(corpus.vocab), device)
-        self.workers.split(run.model, train.batch_size)
-        identity = resume.identity(self.config, corpus)
-        self.checkpoints = Checkpoints(self.record.checkpoints, identity, run.pattern())
+    def _start(self, model: nn.Module, first: Batch, device: torch.device) -> TrainState:
+        """The initial state of the run, or that of its newest checkpoint."""
+        state = TrainState(model, self.train, device)
+        pattern = state.pattern(first, self.train.K)
+        self.checkpoints = Checkpoints(self.record.checkpoints, self.identity, pattern)
         with self.workers.main_first():
-            resume.go_back(run, self.checkpoints, self.record, self.progress.note)
-        if run.step != (furthest := self.workers.agree(run.step)):
+            resume.go_back(state, self.checkpoints, self.record, self.progress.note)
+        if state.step != (furthest := self.workers.agree(state.step)):
             raise Unsupported(
-                f"training: this process would go on from step {run.step} of {self.record.folder}, "
-                f"and another from step {furthest}. All of them must see the same folder."
+                f"training: this process would continue from step {state.step} of "
+                f"{self.record.folder}, and another from step {furthest}. All processes must see "
+                f"the same folder."
             )
-        run.carried = self.workers.scatter(run.carried)
-        self.clock = Clock(train, run.seconds, run.tokens)
-        self.saved = run.position
-        if run.cut and not run.row and self._over(run) is None:
+        self.workers.split(state.model, first)
+        state.carried = self.workers.scatter(state.carried)
+        self.clock = Clock(self.train, state.seconds, state.tokens)
+        self.saved = state.position
+        if state.cut and not state.stop and self._over(state) is None:
             raise Unsupported(
-                f"training: {self.record.folder} was ended by a limit in the middle of an epoch "
-                f"and cannot go on. Start anew, in another folder, with the larger limit."
+                f"training: {self.record.folder} was stopped by a limit in the middle of an epoch "
+                f"and cannot be continued. Start again in another folder with the larger limit."
             )
         if self.workers.main:
-            resume.write_record(self.record, self.config, corpus, run)
-        return run
+            resume.write_record(self.record, self.config, self.task, state)
+        return state
 
-    def _train(self, run: Run, corpus: Corpus) -> None:
-        """Epoch after epoch, until a limit is reached."""
-        wanted = self.config.train.tensorboard and self.workers.main
-        with Board(self.record.folder, wanted, run.epoch) as board:
+    def _train(self, state: TrainState) -> None:
+        """Train epochs until a limit is reached."""
+        wanted = self.train.tensorboard and self.workers.main
+        with Board(self.record.folder, wanted, state.epoch, self.task.unit) as board:
             self.progress.begin(self.record.folder.name)
             try:
-                while (reason := self._over(run)) is None:
-                    self._train_epoch(run)
-                    metrics = self._validate(run, corpus)
+                while (reason := self._over(state)) is None:
+                    self._train_epoch(state)
+                    metrics = self._validate(state)
                     board.write(metrics)
-                    self.progress.epoch(metrics)
+                    self.progress.epoch(metrics, self.task.unit)
                 with self.workers.main_first():
                     if self.workers.main:
-                        self._conclude(run, corpus, reason)
+                        self._conclude(state, reason)
             except Interrupted:
-                self._save(run)
+                self._save(state)
                 raise
             finally:
                 self.progress.end()
 
-    def _over(self, run: Run) -> str | None:
+    def _over(self, state: TrainState) -> str | None:
         """The limit that the run has reached at the end of an epoch, if any."""
-        if run.row:  # in the middle of one
+        if state.stop:  # in the middle of an epoch
             return None
-        if run.epoch >= self.config.train.epochs:
+        if state.epoch >= self.train.epochs:
             return "epochs"
-        if run.course.out_of_patience(self.config.train):
+        if state.schedule.out_of_patience(self.train):
             return "patience"
-        return self._limit(run)
+        return self._limit(state)
 
-    def _limit(self, run: Run) -> str | None:
-        """The limit on tokens or minutes that is reached; clocks differ, so processes agree."""
-        over = self.clock.over(run.tokens)
-        if self.config.train.minutes is None:
+    def _limit(self, state: TrainState) -> str | None:
+        """The limit on tokens or minutes that is reached. Clocks differ, so all processes agree."""
+        over = self.clock.over(state.tokens)
+        if self.train.minutes is None:
             return over
         return LIMITS[self.workers.agree(LIMITS.index(over))]
 
-    def _train_epoch(self, run: Run) -> None:
-        """All windows of the text that this epoch has not seen yet."""
-        noise = build_noise(self.config.noise, run.epoch)
-        if self.config.train.objective == "noise" and noise is not None:
-            noisin.set_noise(run.model, noise)
-        objective = build_objective(self.config, run.epoch)
-        run.model.train()
-        run.cut = False
-        for window in self.windows.epoch(run.epoch, start=run.row):
-            if run.row and self._limit(run):
-                run.cut = True
+    def _train_epoch(self, state: TrainState) -> None:
+        """Train on the remaining batches of this epoch."""
+        self.noise.begin(state.model, state.epoch)
+        state.model.train()
+        state.cut = False
+        for batch in self.task.batches("train", epoch=state.epoch, start=state.stop):
+            if state.stop and self._limit(state):
+                state.cut = True
                 break
-            self._step(run, objective, window)
-            self._after_step(run)
+            self._step(state, batch)
+            self._after_step(state)
 
-    def _step(self, run: Run, objective: Objective, window: Window) -> None:
-        """One window: loss, gradient, clip, update, average."""
-        train = self.config.train
-        mine = self.workers.share(window)
-        x, target = mine.x.to(run.device), mine.target.to(run.device)
-        forward = partial(objective, run.model, x, target, detach(run.carried))
-        drawn_from = random_state(run.device)
-        nll, penalty, run.carried = forward()
-        run.optimizer.zero_grad()
-        torch.autograd.backward(nll + penalty)
-        gradients = [p.grad for p in run.parameters if p.grad is not None]
-        losses = torch.stack([nll.detach(), penalty.detach()]).double()
-        self.workers.average([*gradients, losses])
+    def _step(self, state: TrainState, batch: Batch) -> None:
+        """One training step: loss, gradient, clipping, update, average."""
+        mine = self.workers.share(state.model, batch)
+        carried = states.detach(state.carried) if batch.carries else None
+        forward = partial(state.model.loss, mine.repeat(self.train.K).to(state.device), carried)
+        drawn_from = random_state(state.device)
+        loss: Loss = forward()
+        state.carried = loss.state if batch.carries else None
+        state.optimizer.zero_grad()
+        targets, means = batch.count, means_of(loss)
+        weight = self.workers.weight(mine.count, targets)
+        torch.autograd.backward(loss.objective if weight == 1 else weight * loss.objective)
+        gradients = [p.grad for p in state.parameters if p.grad is not None]
+        self.workers.average([*gradients, *(mean.mul_(weight) for mean in means.values())])
         norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
-        if train.clip:
-            torch.nn.utils.clip_grads_with_norm_(run.parameters, train.clip, norm, foreach=True)
-        run.count(losses, window.target.numel())
-        self._check_finite(run, norm, forward, drawn_from)
-        for group in run.optimizer.param_groups:
-            group["lr"] = run.course.lr * (len(x) / train.bptt if train.variable_length else 1)
-        run.optimizer.step()
-        if run.average is not None:
-            run.average.update()
-        run.advance(window)
+        if self.train.clip:
+            clip = torch.nn.utils.clip_grads_with_norm_
+            clip(state.parameters, self.train.clip, norm, foreach=True)
+        state.count(means, targets)
+        self._check_finite(state, norm, forward, drawn_from)
+        for group in state.optimizer.param_groups:
+            group["lr"] = state.schedule.lr * batch.lr_scale
+        state.optimizer.step()
+        if state.average is not None:
+            state.average.update()
+        state.advance(batch, targets)
 
     def _check_finite(
-        self, run: Run, norm: Tensor, forward: Callable[[], Any], drawn_from: Mapping[str, Tensor]
+        self,
+        state: TrainState,
+        norm: Tensor,
+        forward: Callable[[], Any],
+        drawn_from: Mapping[str, Tensor],
     ) -> None:
-        """Stop before a number that is none reaches the weights, or soon after on a device."""
-        if run.device.type != "cpu" and run.step % LOOK:
+        """Stop before a non-finite value reaches the weights, or soon after on a device."""
+        if state.device.type != "cpu" and state.step % CHECK_EVERY:
             return
-        if not (run.sums.sum() + norm).isfinite():
-            rewind(drawn_from, run.device)  # the window again, with the same noise
-            raise self._diverged(run, run.step + 1, trace(run.model, forward))
+        if not (sum(state.sums.values()) + norm).isfinite():
+            rewind(drawn_from, state.device)  # the batch again, with the same noise
+            raise self._diverged(state, state.step + 1, trace(state.model, forward))
 
-    def _diverged(self, run: Run, step: int, where: str, what: str = "loss") -> Diverged:
+    def _diverged(self, state: TrainState, step: int, where: str) -> Diverged:
         numbers = self.checkpoints.numbers()
         kept = (
             f"the last good checkpoint is {self.checkpoints.path(numbers[-1])}" if numbers else ""
         )
+        noise = self.noise.noise(state.epoch)
         return Diverged(
-            f"training: the {what} is no finite number at step {step} of {self.record.folder} "
-            f"(epoch {run.epoch + 1}): {where}. {advice(self.config, run.epoch)} A run with other "
-            f"settings needs a folder of its own; {kept or 'this one had not saved yet'}."
+            f"training: the loss is not finite at step {step} of {self.record.folder} (epoch "
+            f"{state.epoch + 1}): {where}. {advice(self.train, noise)} Use another folder for a "
+            f"run with other settings; {kept or 'this one has no checkpoint yet'}."
         )
 
-    def _after_step(self, run: Run) -> None:
-        """Save, stop or tell, if it is time to."""
-        if self._agreed(SAVE if self.clock.save_is_due(run.step) else NOTHING) == SAVE:
-            self._save(run)
+    def _after_step(self, state: TrainState) -> None:
+        """Save, stop or report if due."""
+        if self._agreed(SAVE if self.clock.save_is_due(state.step) else NOTHING) == SAVE:
+            self._save(state)
         if self.clock.report_is_due():
-            part = run.row / self.windows.rows
-            self.progress.status(self.clock.status(run.tokens, run.epoch, part, run.perplexity))
+            self.progress.status(self._status(state))
 
-    def _agreed(self, wish: int) -> int:
-        """What all processes do, if one of them wishes it; a signal stops all at the same point."""
+    def _status(self, state: TrainState) -> Status:
+        extent = getattr(self.task, "extent", None)
+        part = state.stop / extent if extent else 0.0
+        return self.clock.status(
+            state.tokens, state.epoch, part, self.task.unit, state.means["nats"]
+        )
+
+    def _agreed(self, request: int) -> int:
+        """The largest request of all processes; a signal stops all of them at the same point."""
         if self.flag.signum is not None:
-            wish = STOP + self.flag.signum
-        wish = self.workers.agree(wish)
-        if wish >= STOP:
-            raise self._interrupted(wish - STOP)
-        return wish
+            request = STOP + self.flag.signum
+        request = self.workers.agree(request)
+        if request >= STOP:
+            raise self._interrupted(request - STOP)
+        return request
 
     def _interrupted(self, signum: int) -> Interrupted:
         return Interrupted(
             signum,
-            f"stopped and saved in {self.record.folder}. Run the same command again to go on.",
+            f"stopped and saved in {self.record.folder}. Run the same command again to continue.",
         )
 
-    def _validate(self, run: Run, corpus: Corpus) -> dict[str, Any]:
-        """The end of an epoch: measure, decide, write it down, save."""
-        train = self.config.train
-        noise = build_noise(self.config.noise, run.epoch)
-        valid = self._perplexity(run, corpus.valid)
-        for text, value in (("train", run.perplexity), ("valid", valid)):
-            if not math.isfinite(value):  # of a finite loss too, where exp() overflows
-                raise self._diverged(run, run.step, f"that of {text}", "perplexity")
+    def _poll(self) -> None:
+        """Stop an evaluation if a signal was caught."""
+        if self.flag.signum is not None:
+            raise self._interrupted(self.flag.signum)
+
+    def _validate(self, state: TrainState) -> dict[str, Any]:
+        """End an epoch: evaluate, update the schedule, record the metrics, save."""
+        noise, means = self.noise.noise(state.epoch), state.means
+        train = Score(means.pop("nats"), state.scored)
+        valid = self._score(state, "valid")
+        for split, score in (("train", train), ("valid", valid)):
+            if not math.isfinite(score.nats):
+                raise self._diverged(state, state.step, f"measured on {split}")
         averaged = None
-        if run.average is not None:
-            with run.average.applied():
-                averaged = self._perplexity(run, corpus.valid)
-        clean = self._clean(corpus)
-        metrics = {
-            "epoch": run.epoch + 1,
-            "step": run.step,
-            "tokens": run.tokens,
-            "lr": run.course.lr,
-            "noise_std": None if noise is None else noise.std,
-            "train": run.perplexity,
-            "train_clean": None if clean is None else self._perplexity(run, clean),
-            "penalty": run.penalty if train.objective == "penalty" else None,
-            "valid": valid,
-            "valid_averaged": averaged,
+        if state.average is not None:
+            with state.average.applied():
+                averaged = self._score(state, "valid")
+        clean = self._score(state, "train_clean") if self._has("train_clean") else None
+        metrics: dict[str, Any] = {
+            "epoch": state.epoch + 1,
+            "step": state.step,
+            "tokens": state.tokens,
+            "lr": state.schedule.lr,
+            "noise_std": None if noise is None else math.sqrt(noise.variance),
+            "train": recorded(train),
+            "train_clean": recorded(clean),
+            "valid": recorded(valid),
+            "valid_averaged": recorded(averaged),
+            **({"terms": means} if means else {}),
             "seconds": round(self.clock.seconds, 3),
-            "tokens_per_second": round(self.clock.speed(run.tokens), 1),
+            "tokens_per_second": round(self.clock.speed(state.tokens), 1),
         }
-        improved = run.course.judge(train, valid, averaged)
+        nats = None if averaged is None else averaged.nats
+        improved = state.schedule.judge(self.train, valid.nats, nats)
         if self.workers.main:
-            run.offset = self.record.append(metrics)
-        run.next_epoch()
-        self._save(run, improved)
+            state.offset = self.record.append(metrics)
+        state.next_epoch()
+        self._save(state, improved)
         return metrics
 
-    def _clean(self, corpus: Corpus) -> Ids | None:
-        """The part of the training text to measure without noise, if any."""
-        tokens = self.config.train.clean_tokens
-        return corpus.train[: tokens + 1] if tokens else None
+    def _has(self, split: Split) -> bool:
+        return split in splits_of(self.task)
 
-    def _perplexity(self, run: Run, ids: Ids) -> float:
-        """Of the clean model, measured by the main process for all. A signal breaks it off."""
-        measured = math.nan
+    def _score(self, state: TrainState, split: Split) -> Score:
+        """The score of the clean model, computed by the main process; a signal stops it."""
+        measured = Score(math.nan, 0)
         if self.workers.main:
-            with suppress(Interrupted):  # which all processes hear of in the next line
-                measured = self._measured(run, ids)
+            with suppress(Interrupted):  # raised in all processes by the next line
+                measured = self._measured(state, split)
         self._agreed(NOTHING)
-        return self.workers.tell(measured)
+        nats, count = self.workers.tell(measured.nats), self.workers.tell(measured.count)
+        return Score(nats, int(count))
 
-    def _measured(self, run: Run, ids: Ids) -> float:
-        def look(*_: Any) -> None:
-            if self.flag.signum is not None:
-                raise self._interrupted(self.flag.signum)
+    def _measured(self, state: TrainState, split: Split) -> Score:
+        return evaluate(Clean(state.model), self.task.batches(split), self._poll)
 
-        hook = run.model.embedding.register_forward_pre_hook(look)
-        try:
-            batch_size = self.config.train.eval_batch_size
-            return evaluation.perplexity(run.model, ids, batch_size=batch_size).perplexity
-        finally:
-            hook.remove()
-
-    def _save(self, run: Run, improved: Sequence[Weights] = ()) -> None:
-        """A checkpoint of this moment, unless there is one; of ``improved`` weights the best."""
-        if run.position == self.saved:
+    def _save(self, state: TrainState, improved: Sequence[Weights] = ()) -> None:
+        """Save a checkpoint unless this state is saved; it is the best of ``improved`` weights."""
+        if state.position == self.saved:
             return
-        if not all_finite([*run.parameters, run.sums]):
-            raise self._diverged(run, run.step, first_weight(run.model) or "in its loss")
-        state = run.state_dict(self.clock.seconds, self.workers.gather(run.carried))
+        if not all_finite([*state.parameters, *state.sums.values()]):
+            raise self._diverged(state, state.step, first_weight(state.model) or "in its loss")
+        saved = state.state_dict(self.clock.seconds, self.workers.gather(state.carried))
         if self.workers.main:
-            run.best = self.checkpoints.save(
-                run.weights(),
-                run.average_weights(),
-                state,
-                step=run.step,
-                epoch=run.epoch,
-                best=run.best,
+            state.best = self.checkpoints.save(
+                state.weights(),
+                state.average_weights(),
+                saved,
+                step=state.step,
+                epoch=state.epoch,
+                best=state.best,
                 improved=improved,
             )
-        self.saved = run.position
+        self.saved = state.position
         self.clock.saved()
 
-    def _conclude(self, run: Run, corpus: Corpus, reason: str) -> None:
-        """Measure the best weights on the test text, and write the summary."""
+    def _conclude(self, state: TrainState, reason: str) -> None:
+        """Score the best weights on the test data and write the summary."""
         newest = self.checkpoints.newest(self.progress.note)
         assert newest is not None
-        lines = self.record.metrics
-        bests = {}
-        for weights, best in run.course.bests.items():
-            saved = self.checkpoints.best(newest, weights)
-            measured = self._measured_again(run, corpus, saved, weights)
-            bests[weights] = lines[best.epoch - 1] | {"weights": weights} | measured
-        self.record.write(
-            "summary.json",
-            {
-                "ended": reason,
-                "epochs": run.epoch,
-                "steps": run.step,
-                "tokens": run.tokens,
-                "seconds": round(self.clock.seconds, 3),
-                "parameters": sum(p.numel() for p in run.parameters),
-                "best": bests[run.course.best_weights],
-                "raw": bests.get("raw"),
-                "averaged": bests.get("averaged"),
-                "last": lines[-1],
-                "config": self.config.hash(),
-            },
+        summary = summarize(
+            state,
+            self.checkpoints,
+            newest,
+            self.record.metrics,
+            lambda split: self._measured(state, split) if self._has(split) else None,
+            ended=reason,
+            seconds=round(self.clock.seconds, 3),
+            config=self.config.hash(),
         )
+        self.record.write("summary.json", summary.to_json())
 
-    def _measured_again(
-        self, run: Run, corpus: Corpus, best: Checkpoint, weights: Weights
-    ) -> dict[str, Any]:
-        """What was not measured of the best weights when their epoch ended."""
-        saved = best.weights if weights == "raw" else best.average
-        assert saved is not None
-        load_weights(run.weights(), saved)
-        measured = {"test": self._measured(run, corpus.test), "checkpoint": best.manifest.number}
-        clean = self._clean(corpus)
-        if weights == "averaged" and clean is not None:  # the line has that of the raw weights
-            measured["train_clean"] = self._measured(run, clean)
-        return measured
+
+def _check(model: object, task: object) -> None:
+    if not isinstance(model, nn.Module) or not isinstance(model, Trainable):
+        raise InvalidType(
+            f"Trainer: expected a torch.nn.Module with loss(batch, state) and log_prob(batch, "
+            f"state), got {type(model).__name__}. See noisin.models.Trainable."
+        )
+    if not isinstance(task, Task):
+        raise InvalidType(
+            f"Trainer: expected a task with unit and batches(split, epoch=, start=), got "
+            f"{type(task).__name__}. See noisin.tasks.Task."
+        )

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from noisin.errors import InvalidValue, NoisinError
-from noisin.experiments import paper, recipes, sweep
+from noisin.experiments import sweep
+from noisin.experiments.paper import recipes, results
 from noisin.experiments.sweep import Sweep
 from noisin.experiments.sweep.definition import Pruning
 from noisin.experiments.sweep.reading import FOLDER
@@ -60,7 +61,7 @@ def test_ptb_small() -> None:
 @pytest.mark.parametrize("table", [3, 4])
 def test_the_tables_of_the_paper(table: int) -> None:
     chosen = sweep.read(f"table{table}")
-    cells = [cell for cell in paper.CELLS if cell.table == table]
+    cells = [cell for cell in results.CELLS if cell.table == table]
     assert [point.name for point in chosen.points] == [recipes.name_of(cell) for cell in cells]
     for task, cell in zip(chosen.tasks, cells, strict=True):
         assert task.runs[0].config == recipes.config(recipes.name_of(cell))
@@ -116,6 +117,30 @@ def test_any_setting_can_be_swept(tmp_path: Path) -> None:
     assert len({config.hash() for config in configs(chosen).values()}) == 4
 
 
+def test_optional_sections_can_be_swept(tmp_path: Path) -> None:
+    chosen = read(
+        tmp_path,
+        """
+        [grid]
+        model.zoneout.p_h = [0.0, 0.1]
+        [grid.train.terms]
+        "mine.terms:Slow" = [1, 2.5]
+        """,
+    )
+    found = [
+        (config.model.zoneout, dict(config.train.terms)) for config in configs(chosen).values()
+    ]
+    assert [terms["mine.terms:Slow"] for _, terms in found] == [1.0, 2.5, 1.0, 2.5]
+    assert [zoneout and zoneout.p_h for zoneout, _ in found] == [None, None, 0.1, 0.1]
+    text = '[search]\ntrials = 1\ntrain.terms."mine.terms:Slow" = {low = 0.1, high = 1}'
+    assert list(
+        read(tmp_path, text)
+        .searched({'train.terms."mine.terms:Slow"': 0.5})
+        .runs[0]
+        .config.train.terms
+    ) == ["mine.terms:Slow"]
+
+
 def test_a_search(tmp_path: Path) -> None:
     chosen = read(
         tmp_path,
@@ -153,7 +178,7 @@ def test_a_worker_is_told_the_same(name: str) -> None:
 
 
 WRONG = {
-    "": "a sweep has [grid], [[points]] or both, or else [search]",
+    "": "a sweep needs [grid], [[points]] or both, or else [search]",
     "[grid]\nseed=[1]\n[search]\ntrials=1": "or else [search]",
     "seeds = 3\n[grid]\ntrain.lr=[1]": "seeds must be a list of whole numbers, got 3",
     "seeds = [1.5]\n[grid]\ntrain.lr=[1]": "seeds.0 must be a whole number, got 1.5",
@@ -163,41 +188,41 @@ WRONG = {
     "base = 'nothing'\n[grid]\nseed=[1]": "base must be a preset, got 'nothing'",
     "base = [1]\n[grid]\nseed=[1]": "base must be a preset, got [1]",
     "base = 'compare'\n[grid]\nseed=[1]": "base must be one run, and compare is several",
-    "grid = 3": "[grid] must hold lists by name, got 3",
+    "grid = 3": "[grid] must contain lists by name, got 3",
     "[grid]\nseed = 1": "[grid]: seed must be a list of values, got 1",
     "[grid]\nseed = []": "[grid]: seed must be a list of values, got []",
-    "[grid]\ntrain.lrr = [1]": "point lrr-1: config: train.lrr is no setting. Did you mean lr?",
+    "[grid]\ntrain.lrr = [1]": "point lrr-1: config: train.lrr is not a setting. Did you mean lr?",
     "[grid]\ntrain.epochs = [1, 0]": "epochs-0: config: train.epochs must be 1 or more",
     "[grid]\nnoise.std = [nan]": "noise.std must be a finite number, got nan",
     "[grid]\ntrain.lr = [1, 1.0]": "two points are the same run",
     "[grid]\nseed = [" + "1, " * 200 + "]\ntrain.lr = [" + "1, " * 200 + "]": "at most, got 40000",
     "points = 3": "[[points]] must be tables of settings, got 3",
     "points = []": "[[points]] must be tables of settings, got []",
-    "[[points]]\nname = '../x'": "a point is named by letters, digits",
+    "[[points]]\nname = '../x'": "the name of a point becomes a folder",
     "[[points]]\nname = 3": "got 3",
-    "[[points]]\nbase = 'manual'\n[grid]\nbase = ['manual']": "a point has a base of its own",
+    "[[points]]\nbase = 'manual'\n[grid]\nbase = ['manual']": "a point also has a base",
     "[[points]]\ntrain = 3": "train must be a section of settings, got 3",
     '[[points]]\ntrain = 3\n"train.lr" = 3': "train.lr is within train, which has a value itself",
-    "search = 3": "[search] must hold ranges by name, got 3",
+    "search = 3": "[search] must contain ranges by name, got 3",
     "[search]\ntrain.lr = {low = 1, high = 2}": "search.trials is missing",
-    "[search]\ntrials = 1": "[search] must have a setting to choose, such as noise.std = {low",
+    "[search]\ntrials = 1": "[search] must contain a setting, such as noise.std = {low",
     "[search]\ntrials = 0\ntrain.lr = {low = 1, high = 2}": "search.trials must be 1 or more",
     "[search]\ntrials = 1\nsampler = 'x'\ntrain.lr = {low = 1, high = 2}": "search.sampler must be",
     "[search]\ntrials = 1\ntrain.lr = 3": "[search]: train.lr must be a range such as",
     "[search]\ntrials = 1\ntrain.lr = {low = 1}": "expected low and high, or choices",
     "[search]\ntrials = 1\ntrain.lr = {low = 2, high = 1}": "low must be less than high",
     "[search]\ntrials = 1\ntrain.lr = {low = 0, high = 1, log = true}": "more than 0 with log",
-    "[search]\ntrials = 1\ntrain.lr = {low = 1, high = 2, log = true, step = 1}": "not go together",
-    "[search]\ntrials = 1\ntrain.lr = {choices = []}": "choices must hold a value",
-    "[search]\ntrials = 1\ntrain.lr = {choices = [1], low = 1}": "choices stand alone",
+    "[search]\ntrials = 1\ntrain.lr = {low = 1, high = 2, log = true, step = 1}": "be combined",
+    "[search]\ntrials = 1\ntrain.lr = {choices = []}": "choices must contain at least one",
+    "[search]\ntrials = 1\ntrain.lr = {choices = [1], low = 1}": "cannot be combined with low",
     "[search]\ntrials = 1\ntrain.bptt = {low = 1.5, high = 3}": "train.bptt must be a whole number",
     "[search]\ntrials = 1\ntrain.bptt = {low = 0, high = 3}": "train.bptt must be 1 or more, got 0",
     "[search]\ntrials = 1\nnoise.gamma = {low = 0, high = 3}\nnoise.family = {choices = "
     "['gaussian', 'bernoulli']}": "gamma is the keep probability",
-    "[search]\ntrials = 1\nno.thing = {low = 0, high = 3}": "no is no setting",
+    "[search]\ntrials = 1\nno.thing = {low = 0, high = 3}": "no is not a setting",
     "pruning = 3\n[grid]\nseed=[1]": "pruning must be a section of settings, got 3",
     "[pruning]\nfactor = 1\n[grid]\nseed=[1]": "pruning.factor must be 2 or more, got 1",
-    "[pruning]\nfaktor = 1\n[grid]\nseed=[1]": "pruning.faktor is no setting",
+    "[pruning]\nfaktor = 1\n[grid]\nseed=[1]": "pruning.faktor is not a setting",
     "[grid": "is not TOML",
 }  # fmt: skip
 
@@ -213,7 +238,7 @@ def test_what_is_refused(text: str, message: str, tmp_path: Path) -> None:
 def test_names_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="no sweep or TOML file 'tabel3'. Did you mean 'table3'"):
         sweep.read("tabel3")
-    with pytest.raises(InvalidValue, match="There are: manual-families, ptb-small, table3, table4"):
+    with pytest.raises(InvalidValue, match="Available: manual-families, ptb-small, table3, table4"):
         sweep.read("qqq")
     with pytest.raises(NoisinError, match="cannot be read: No such file"):
         sweep.read(str(tmp_path / "no.toml"))
@@ -225,7 +250,7 @@ def test_names_that_are_none(tmp_path: Path) -> None:
     "flags", [{"noise": {"std": "1"}}, {"noise": {"gamma": "1"}}, {"noise": {"family": "beta"}}]
 )
 def test_what_varies_cannot_be_set_for_all(flags: Any) -> None:
-    with pytest.raises(InvalidValue, match="is what its points differ in"):
+    with pytest.raises(InvalidValue, match="is varied by this sweep"):
         sweep.read("manual-families", flags)
 
 

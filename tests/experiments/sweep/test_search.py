@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ from typing import Any
 import optuna
 import pytest
 
+from noisin._util.lock import locked
 from noisin.experiments.sweep import Sweep, worker
 from noisin.experiments.sweep.definition import Pruning
 from noisin.experiments.sweep.ledger import sampler, suggest
 from noisin.experiments.sweep.space import Distribution, Search
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import RunRecord
-from noisin.training.lock import locked
-from noisin.training.signals import Flag
+from noisin.training.runtime.signals import Flag
 from tests.experiments.sweep import toy
 
 
@@ -26,7 +27,7 @@ def search(text: Path, trials: int, sampler: str = "random", **options: Any) -> 
         "train.lr": Distribution(low=0.5, high=4.0),
         "model.tied": Distribution(choices=[True]),
     }
-    chosen = Search(trials=trials, sampler=sampler, space=space)  # type: ignore[arg-type]
+    chosen = Search(trials=trials, sampler=sampler, space=space)
     train = options.pop("train", {"epochs": 1, "bptt": 40})
     return Sweep(name="found", settings=toy.settings(text, **train), search=chosen, **options)
 
@@ -184,4 +185,6 @@ def test_a_run_that_goes_on_reports_each_epoch_once(text: Path, tmp_path: Path) 
     first, second = toy.ledger(sweep, tmp_path).study.get_trials()
     assert first.intermediate_values == {}
     metrics = RunRecord(toy.folder(sweep, tmp_path)).metrics
-    assert second.intermediate_values == {line["epoch"]: line["valid"] for line in metrics}
+    assert second.intermediate_values == {
+        line["epoch"]: pytest.approx(math.exp(line["valid"]["nats"])) for line in metrics
+    }

@@ -15,17 +15,18 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from noisin import training
+from noisin._util.lock import locked
 from noisin.errors import InvalidValue
 from noisin.experiments.sweep import Sweep, worker
+from noisin.experiments.sweep.driver import available_threads
 from noisin.experiments.sweep.ledger import TASK
+from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import find, note
-from noisin.experiments.sweep.sweeping import available_threads
-from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import Interrupted, RunRecord, Trainer
-from noisin.training.environment import cores
-from noisin.training.lock import locked
-from noisin.training.signals import Flag, caught
+from noisin.training.runtime.environment import cores
+from noisin.training.runtime.signals import Flag, caught
 from tests.experiments.sweep import toy
 from tests.training.toy import result
 
@@ -51,7 +52,7 @@ def test_a_run_is_that_of_the_trainer(two: Sweep, text: Path, tmp_path: Path) ->
     """After another run in the same process, bit for bit."""
     toy.work(two, tmp_path)
     config = two.tasks[1].runs[0].config
-    Trainer(config, tmp_path / "alone").fit()
+    training.run(config, tmp_path / "alone")
     assert result(toy.folder(two, tmp_path, 1)) == result(tmp_path / "alone")
 
 
@@ -69,7 +70,7 @@ def test_a_lost_study_and_a_lost_run(two: Sweep, tmp_path: Path) -> None:
     toy.work(two, tmp_path)
     (tmp_path / "toy" / "study.db").unlink()
     assert toy.work(two, tmp_path).trained == []
-    with Turn(tmp_path):
+    with SweepLock(tmp_path):
         toy.ledger(two, tmp_path).recover()
     assert toy.trials(two, tmp_path) == [(0, "COMPLETE"), (1, "COMPLETE")]
     shutil.rmtree(toy.folder(two, tmp_path, 1))
@@ -83,7 +84,7 @@ def test_divergence_is_noted_and_the_sweep_goes_on(text: Path, tmp_path: Path) -
     assert toy.states(sweep, tmp_path) == ["diverged", "complete"]
     assert toy.trials(sweep, tmp_path) == [(0, "PRUNED"), (1, "COMPLETE")]
     content = json.loads((toy.folder(sweep, tmp_path) / "diverged.json").read_text())
-    assert "no finite number at step" in content["message"]
+    assert "the loss is not finite at step" in content["message"]
     assert content["config"] == sweep.tasks[0].runs[0].config.hash()
     assert content["epochs"] == 0
     assert toy.work(sweep, tmp_path, "two") == [], "it would diverge again"
@@ -95,7 +96,7 @@ def test_what_fails_is_tried_again_by_the_next_command(
     fit = Trainer.fit
 
     def fails(self: Trainer, *args: Any) -> RunRecord:
-        if self.config.train.lr == 1.0:
+        if self.train.lr == 1.0:
             raise OSError(28, "No space left on device")
         return fit(self, *args)
 
@@ -119,7 +120,7 @@ def test_a_signal_saves_and_the_next_worker_goes_on(two: Sweep, tmp_path: Path) 
     assert told.trained == ["lr-2-seed-1111", "lr-1-seed-1111"]
     begun = {message["run"]: message["begun"] for message in told if "begun" in message}
     assert begun == {"lr-2-seed-1111": 0.0, "lr-1-seed-1111": 0.5}, "one epoch of two"
-    Trainer(two.tasks[0].runs[0].config, tmp_path / "alone").fit()
+    training.run(two.tasks[0].runs[0].config, tmp_path / "alone")
     assert result(toy.folder(two, tmp_path)) == result(tmp_path / "alone")
 
 
@@ -161,11 +162,11 @@ def test_what_others_are_at_is_left_to_them(two: Sweep, tmp_path: Path) -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     toy.take(two, tmp_path, [socket.gethostname(), sleeper.pid])
     toy.take(two, tmp_path, ["elsewhere", 1])
-    with Turn(tmp_path):
+    with SweepLock(tmp_path):
         assert toy.ledger(two, tmp_path).next() is None
     sleeper.kill()
     sleeper.communicate()
-    with Turn(tmp_path):
+    with SweepLock(tmp_path):
         trial = toy.ledger(two, tmp_path).next()
     assert trial is not None
     assert trial.user_attrs == {TASK: 0}
@@ -175,7 +176,7 @@ def test_what_is_over_is_told_once(two: Sweep, tmp_path: Path) -> None:
     """Runs are complete in their folders, and the study does not know it yet."""
 
     def look() -> list[tuple[int, str]]:
-        with Turn(tmp_path):
+        with SweepLock(tmp_path):
             toy.ledger(two, tmp_path).recover()
         return toy.trials(two, tmp_path)
 
@@ -183,7 +184,7 @@ def test_what_is_over_is_told_once(two: Sweep, tmp_path: Path) -> None:
     toy.take(two, tmp_path, [socket.gethostname(), sleeper.pid])
     for task in two.tasks:
         run = task.runs[0]
-        Trainer(run.config, tmp_path / "toy" / f"{run.name}-{run.digest[:12]}").fit()
+        training.run(run.config, tmp_path / "toy" / f"{run.name}-{run.digest[:12]}")
     assert look() == [(0, "RUNNING"), (1, "WAITING")], "left to who is at it, or will be"
     sleeper.kill()
     sleeper.communicate()

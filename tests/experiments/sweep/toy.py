@@ -11,12 +11,12 @@ import optuna
 import pytest
 
 from noisin.experiments.sweep import Sweep
-from noisin.experiments.sweep.definition import Point
+from noisin.experiments.sweep.definition import SweepPoint
 from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
+from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import all_folders
-from noisin.experiments.sweep.turn import Turn
 from noisin.experiments.sweep.worker import Job, Worker
-from noisin.training.signals import Flag, Interrupted
+from noisin.training.runtime.signals import Flag, Interrupted
 
 SENTENCES = ["the cat sat on the mat\n", "a dog <unk> in the sun\n", "the dog saw a cat\n", "\n"]
 
@@ -49,7 +49,7 @@ def settings(text: Path, **train: Any) -> dict[str, Any]:
 def grid(text: Path, *lrs: float, name: str = "toy", **options: Any) -> Sweep:
     """One point for each step size."""
     train = options.pop("train", {})
-    points = [Point(name=f"lr-{lr:g}", settings=settings(text, **train, lr=lr)) for lr in lrs]
+    points = [SweepPoint(name=f"lr-{lr:g}", settings=settings(text, **train, lr=lr)) for lr in lrs]
     return Sweep(name=name, points=points, **options)
 
 
@@ -125,7 +125,7 @@ def take(
         then(trial)
         raise Died
 
-    with Turn(out):
+    with SweepLock(out):
         trial = queue.next()
         assert trial is not None
         with pytest.raises(Died):

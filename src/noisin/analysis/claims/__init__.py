@@ -20,9 +20,9 @@ import torch
 from noisin.analysis.claims import bayes, dropout, ensembles, noises, regularizer, risk
 from noisin.analysis.claims import model as model_claims
 from noisin.analysis.claims import unbiased as unbiased_claims
-from noisin.analysis.rows import Row
+from noisin.analysis.rows import ClaimRow
 
-CLAIMS: tuple[Callable[[], Iterator[Row]], ...] = (
+CLAIMS: tuple[Callable[[], Iterator[ClaimRow]], ...] = (
     noises.noise_table,
     noises.unbounded_variance,
     model_claims.likelihood_table,
@@ -42,9 +42,9 @@ CLAIMS: tuple[Callable[[], Iterator[Row]], ...] = (
 )
 
 
-def verify(seed: int = 1111, progress: Callable[[str], None] | None = None) -> list[Row]:
+def verify(seed: int = 1111, progress: Callable[[str], None] | None = None) -> list[ClaimRow]:
     """Check all claims; the global random stream is left as it was."""
-    rows: list[Row] = []
+    rows: list[ClaimRow] = []
     with torch.random.fork_rng(devices=[]):
         for number, claim in enumerate(CLAIMS):
             if progress is not None:

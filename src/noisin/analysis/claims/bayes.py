@@ -14,18 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin import cells, likelihoods, noise, objective
+from noisin import likelihoods, noise, objective
 from noisin.analysis import rows
-from noisin.analysis.rows import LEVEL, Pair, Row
+from noisin.analysis.rows import LEVEL, ClaimRow, Pair
 from noisin.analysis.toys import MODES, Model, X, draws, inputs
-from noisin.objective import Batch
-from noisin.rnn import RNN
+from noisin.objective import Window
+from noisin.recurrent import cells
+from noisin.recurrent.modules import RNN
 
 KEEP, STEPS, UNITS = 0.6, 3, 2
 PLACE = "Empirical Bayes, Sec. 4.2"
 
 
-def jensen_bound() -> Iterator[Row]:
+def jensen_bound() -> Iterator[ClaimRow]:
     """The objective bounds the marginal likelihood, whose estimate rises with K towards it."""
     place = "Jensen bound, Sec. 3"
     rnn = RNN(X, UNITS, noise=noise.Bernoulli(KEEP))
@@ -36,7 +37,7 @@ def jensen_bound() -> Iterator[Row]:
     exact_bound = (log_weight.exp() * log_p).sum()
     exact_marginal = (log_weight + log_p).logsumexp(0)
     with torch.no_grad():
-        found = objective.estimate(model, Batch(x, target), K=draws(20_000))
+        found = objective.estimate(model, Window(x, target), K=draws(20_000))
         estimates = [_marginal_of(model, x, target, K) for K in (1, 3, 9)]
     steps = [*estimates, (exact_marginal, 0.0)]
     rises = [rows.difference(b, a) for a, b in pairwise(steps)]
@@ -75,7 +76,7 @@ def enumerated(model: Model, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
 def _marginal_of(model: Model, x: Tensor, target: Tensor, K: int) -> Pair:
     """The mean of many independent K-sample estimates of the marginal."""
     repeats = draws(8000)
-    many = Batch(x.expand(STEPS, repeats, X), target.expand(STEPS, repeats))
+    many = Window(x.expand(STEPS, repeats, X), target.expand(STEPS, repeats))
     log_p = objective.estimate(model, many, K=K).log_p
     each = [objective.Estimate(part, None).marginal for part in torch.split(log_p, 1, dim=1)]
     return rows.mean(torch.stack(each))
@@ -93,7 +94,7 @@ SMOOTH: dict[str, float] = {
 WEIGHTS = ([[0.8], [-1.2]], [[0.5, -0.2], [0.4, 0.3]])
 
 
-def prior() -> Iterator[Row]:
+def prior() -> Iterator[ClaimRow]:
     """The prior of the noisy state has the law of the transitions that an RNN makes."""
     n = draws(100_000)
     grid = torch.linspace(-15, 30, 90_001, dtype=torch.float64)
@@ -131,7 +132,7 @@ def _distance(z: Tensor, grid: Tensor, density: Tensor) -> Tensor:
     return torch.maximum((ranks[1:] - cdf).max(), (cdf - ranks[:-1]).max())
 
 
-def joint() -> Iterator[Row]:
+def joint() -> Iterator[ClaimRow]:
     """The joint density, integrated over the noisy states, is the marginal likelihood."""
     law, lik = noise.Gumbel(0.4), likelihoods.Gaussian(1.0)
     settings: dict[str, Any] = {"noise": law, "mode": "additive", "bias": False}
@@ -148,7 +149,7 @@ def joint() -> Iterator[Row]:
         log_joint = objective.log_joint(
             cell, lambda z: z, x.expand(2, pairs, 1), target.expand(2, pairs, 1), z, lik
         )
-        found = objective.estimate(rnn, Batch(x, target), K=draws(20_000), likelihood=lik)
+        found = objective.estimate(rnn, Window(x, target), K=draws(20_000), likelihood=lik)
     density = log_joint.exp().view(len(axis), len(axis))
     exact = torch.trapezoid(torch.trapezoid(density, axis), axis).log()
     claim = "log ∫ p(x, z) dz of two steps minus the marginal by sampling"

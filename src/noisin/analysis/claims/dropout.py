@@ -12,15 +12,15 @@ from torch.nn import functional as F
 
 from noisin import noise, regularizers
 from noisin.analysis import rows
-from noisin.analysis.rows import ROUNDING, Pair, Row
+from noisin.analysis.rows import ROUNDING, ClaimRow, Pair
 from noisin.analysis.toys import STRONG, H, T, X, draws, fixed, inputs
-from noisin.rnn import LSTM
+from noisin.recurrent.modules import LSTM
 
 PLACE = "Dropout, Sec. 3"
 KEEP = 0.6
 
 
-def bernoulli_is_dropout() -> Iterator[Row]:
+def bernoulli_is_dropout() -> Iterator[ClaimRow]:
     """The masks that Bernoulli noise draws by itself have the law of dropout's.
 
     They are read off what the module emits, as ``z / h``, where h is what torch's own LSTM makes of
@@ -74,8 +74,8 @@ def _patterns(sites: list[tuple[Tensor, Tensor]]) -> list[Pair]:
     return found
 
 
-def zaremba_is_no_special_case() -> Iterator[Row]:
-    """In the paper's form each gate has masks of its own, after the product; Zaremba's masks the
+def zaremba_is_no_special_case() -> Iterator[ClaimRow]:
+    """In the paper's form each gate has its own masks, after the product; Zaremba's masks the
     input, before it, once for all gates. So the latter's gates depend on each other.
     """
     place = f"{PLACE} (corrected)"
@@ -92,7 +92,7 @@ def zaremba_is_no_special_case() -> Iterator[Row]:
     yield rows.positive("zaremba-not-special", claim, place, [(abs(largest[0]), largest[1])])
     values = [_distinct(_output_gate(*found)[:, 0]) for found in (papers, zarembas)]
     claim = f"values of a gate less the paper's {values[0]}, in Zaremba's of {X} inputs"
-    yield Row("zaremba-values", claim, place, values[1] - values[0], 0.0, f"{2**X - 2}",
+    yield ClaimRow("zaremba-values", claim, place, values[1] - values[0], 0.0, f"{2**X - 2}",
               values == [2, 2**X])  # fmt: skip
 
 

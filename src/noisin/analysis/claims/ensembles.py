@@ -9,12 +9,12 @@ from torch import Tensor
 
 from noisin import likelihoods, noise, objective
 from noisin.analysis import regularizer, rows
-from noisin.analysis.rows import Pair, Row
+from noisin.analysis.rows import ClaimRow, Pair
 from noisin.analysis.toys import STRONG, H, Model, O, T, X, draws, inputs
-from noisin.rnn import RNN
+from noisin.recurrent.modules import RNN
 
 
-def geometric_ensemble() -> Iterator[Row]:
+def geometric_ensemble() -> Iterator[ClaimRow]:
     """Its natural parameter is that of the RNN, and its normaliser gives the regularizer."""
     lik, law, place = likelihoods.Categorical(), noise.Gumbel(0.8), "Ensembles, Sec. 4.2"
     model, x = Model(lik, RNN(X, H, noise=law, **STRONG)), inputs(1)

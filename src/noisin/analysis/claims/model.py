@@ -9,7 +9,7 @@ from torch import Tensor
 
 from noisin import likelihoods, noise
 from noisin.analysis import rows
-from noisin.analysis.rows import Pair, Row
+from noisin.analysis.rows import ClaimRow, Pair
 from noisin.analysis.toys import (
     LIKELIHOODS,
     MODES,
@@ -24,13 +24,13 @@ from noisin.analysis.toys import (
     generator,
     inputs,
 )
-from noisin.rnn import LSTM
+from noisin.recurrent.modules import LSTM
 
 # As their variance falls, draws of the size of one become rare, not small.
 RARE = ("bernoulli", "beta", "chi-square")
 
 
-def likelihood_table() -> Iterator[Row]:
+def likelihood_table() -> Iterator[ClaimRow]:
     """The table of likelihoods: A, its Hessian, and the moments they give."""
     s = torch.randn(O, dtype=torch.float64, generator=generator(5))
     p, one = s.softmax(-1), torch.eye(O, dtype=torch.float64)
@@ -57,7 +57,7 @@ def likelihood_table() -> Iterator[Row]:
     yield rows.equal("likelihood-mean", claim, place, means)
 
 
-def algorithm_1() -> Iterator[Row]:
+def algorithm_1() -> Iterator[ClaimRow]:
     """Algorithm 1 against the loop that the paper prints: two layers of LSTM, and the loss."""
     x, target = inputs(), torch.randint(O, (T, N), generator=generator(8))
     eps = 0.5 * torch.randn(2, T, N, H, dtype=torch.float64)
@@ -86,7 +86,7 @@ def algorithm_1() -> Iterator[Row]:
     yield rows.exact("algorithm-1", claim, "Algorithm 1", max(errors))
 
 
-def zero_noise() -> Iterator[Row]:
+def zero_noise() -> Iterator[ClaimRow]:
     """Driving the noise to zero leads to the RNN: ``E|z - h|`` falls as fast as the spread.
 
     The spread is gamma, and 1 - gamma for Bernoulli noise, whose gamma is the probability to keep.

@@ -9,9 +9,9 @@ import torch
 
 from noisin import noise
 from noisin.analysis import rows
-from noisin.analysis.rows import Pair, Row
+from noisin.analysis.rows import ClaimRow, Pair
 from noisin.analysis.toys import STRONG, H, X, draws, fixed, inputs
-from noisin.rnn import RNN
+from noisin.recurrent.modules import RNN
 
 # Var(eps) by gamma, as the paper prints it, and the gammas that are tried.
 VARIANCES: dict[str, tuple[Callable[[float], float], tuple[float, ...]]] = {
@@ -33,7 +33,7 @@ OF_VARIANCE_100 = {
 }
 
 
-def noise_table() -> Iterator[Row]:
+def noise_table() -> Iterator[ClaimRow]:
     """Mean zero and the variance that the table gives to gamma."""
     like, n = torch.empty((), dtype=torch.float64), draws(200_000)
     means: list[Pair] = []
@@ -49,7 +49,7 @@ def noise_table() -> Iterator[Row]:
     yield rows.equal("noise-variance", claim, place, variances, 1)
 
 
-def unbounded_variance() -> Iterator[Row]:
+def unbounded_variance() -> Iterator[ClaimRow]:
     """Bernoulli and Beta variables have variances of at most ¼; scaled, no noise has a bound."""
     place = "Controlling the noise level, Sec. 3"
     like, n, alpha = torch.empty((), dtype=torch.float64), draws(100_000), 2.0

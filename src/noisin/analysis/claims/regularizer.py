@@ -8,16 +8,16 @@ from torch import Tensor
 
 from noisin import likelihoods, noise
 from noisin.analysis import curves, printed, regularizer, risk, rows
-from noisin.analysis.rows import Pair, Row
+from noisin.analysis.rows import ClaimRow, Pair
 from noisin.analysis.toys import LIKELIHOODS, MODES, STRONG, H, Model, X, draws, inputs
-from noisin.functional import Mode
-from noisin.rnn import GRU, RNN
+from noisin.recurrent.functional import Mode
+from noisin.recurrent.modules import GRU, RNN
 
 PLACE = "Regularizer, Sec. 4.1"
 CORRECTED = f"{PLACE} (corrected)"
 
 
-def closed_form() -> Iterator[Row]:
+def closed_form() -> Iterator[ClaimRow]:
     """The second-order closed form against Monte Carlo: where it holds, and where it does not."""
     W, h = curves.problem()
 
@@ -43,7 +43,7 @@ def closed_form() -> Iterator[Row]:
     yield rows.equal("closed-gaussian", claim, PLACE, found, 1)
 
 
-def fed_back_noise() -> Iterator[Row]:
+def fed_back_noise() -> Iterator[ClaimRow]:
     """What small fed-back noise adds, by scores and as the paper prints it, against the KL."""
     law, x = noise.Gaussian(0.05), inputs()
     model = Model(likelihoods.Categorical(), GRU(X, H, 2, noise=law))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from noisin import likelihoods, noise, objective
 from noisin.analysis import regularizer, risk, rows
-from noisin.analysis.rows import Pair, Row
+from noisin.analysis.rows import ClaimRow, Pair
 from noisin.analysis.toys import (
     LIKELIHOODS,
     STRONG,
@@ -23,11 +23,11 @@ from noisin.analysis.toys import (
     generator,
     inputs,
 )
-from noisin.objective import Batch
-from noisin.rnn import LSTM, RNN
+from noisin.objective import Window
+from noisin.recurrent.modules import LSTM, RNN
 
 
-def strong_mode_regularizes() -> Iterator[Row]:
+def strong_mode_regularizes() -> Iterator[ClaimRow]:
     """In strong mode the risk gains the regularizer, on any targets, and that is not negative."""
     law, place = noise.Gaussian(0.7), "Theorem, Sec. 4.1 and Appendix"
     gains: list[Pair] = []
@@ -36,7 +36,7 @@ def strong_mode_regularizes() -> Iterator[Row]:
         model = Model(lik, LSTM(X, H, noise=law, **STRONG), scale=1.0)
         s = torch.randn(T, N, O, dtype=torch.float64, generator=generator(6))
         x, target = inputs(), lik.sample(s, generator=generator(7))
-        found = risk.risk_decomposition(model, Batch(x, target), K=draws(4000))
+        found = risk.risk_decomposition(model, Window(x, target), K=draws(4000))
         reg = regularizer.explicit_regularizer(lik, model.V, model.clean(x), law, K=draws(1000))
         gains.append((found.difference, found.stderr))
         gaps.append(rows.difference(gains[-1], (reg.monte_carlo, reg.stderr)))
@@ -46,7 +46,7 @@ def strong_mode_regularizes() -> Iterator[Row]:
     yield rows.equal("strong-regularizer", claim, place, gaps)
 
 
-def weak_mode_regularizes_its_own_data() -> Iterator[Row]:
+def weak_mode_regularizes_its_own_data() -> Iterator[ClaimRow]:
     """Fed back: on targets drawn from the model the gain is a KL; on others it may be negative."""
     law, place = noise.Gaussian(1.0), "Weak unbiasedness, Appendix"
     lik = likelihoods.Gaussian(1.0)
@@ -64,7 +64,7 @@ def weak_mode_regularizes_its_own_data() -> Iterator[Row]:
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(1111)  # targets are the same for every seed of the table
         shift = model(x.expand(T, draws(20_000), X))[0].mean(1, keepdim=True) - s
-    found = risk.risk_decomposition(model, Batch(x, s + 300 * shift), K=draws(20_000))
+    found = risk.risk_decomposition(model, Window(x, s + 300 * shift), K=draws(20_000))
     claim = "R(det) - R > 0 on targets chosen for it: no regularizer there"
     yield rows.positive("weak-other-data", claim, place, [(-found.difference, found.stderr)])
 
@@ -76,7 +76,7 @@ def own_data_gain(model: Model, x: Tensor, count: int = 4000, K: int = 20) -> Pa
     s = model.clean(many) @ model.V.detach()
     target = model.likelihood.sample(s)
     with torch.no_grad():
-        noisy = -objective.estimate(model, Batch(many, target), K=K).log_p.mean(0)
+        noisy = -objective.estimate(model, Window(many, target), K=K).log_p.mean(0)
     clean = model.likelihood.nll(s=s, x=target)
     return rows.mean(noisy - clean.reshape(len(x), count, -1).sum((0, 2)))
 

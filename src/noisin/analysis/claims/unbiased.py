@@ -8,15 +8,15 @@ from torch import nn
 
 from noisin import noise, regularizers
 from noisin.analysis import unbiasedness
-from noisin.analysis.rows import FALSE_ALARM_RATE, UNBIASEDNESS_CHECKS, Row, figure
+from noisin.analysis.rows import FALSE_ALARM_RATE, UNBIASEDNESS_CHECKS, ClaimRow, figure
 from noisin.analysis.toys import STRONG, Affine, H, X, draws, fixed, inputs
-from noisin.cells import Noisy
-from noisin.rnn import LSTM, RNN
+from noisin.recurrent.cells import Noisy
+from noisin.recurrent.modules import LSTM, RNN
 
 WEAK_PLACE, STRONG_PLACE = "Weak unbiasedness, Sec. 3", "Strong unbiasedness, Sec. 3"
 
 
-def unbiased_noise() -> Iterator[Row]:
+def unbiased_noise() -> Iterator[ClaimRow]:
     """What holds for each placement of noise."""
     law = noise.Gaussian(1.0)
     yield _holds("strong", "E[z] = h for noise on the last layer, not fed back", STRONG_PLACE,
@@ -46,9 +46,9 @@ def _t_of(module: nn.Module, condition: str) -> tuple[float, float]:
     return figure(getattr(found, f"{condition}_t").abs().max()), found.threshold
 
 
-def _holds(id: str, claim: str, place: str, t: float, threshold: float) -> Row:
-    return Row(id, claim, place, t, 1.0, f"|t| < {threshold:.1f}", t < threshold)
+def _holds(id: str, claim: str, place: str, t: float, threshold: float) -> ClaimRow:
+    return ClaimRow(id, claim, place, t, 1.0, f"|t| < {threshold:.1f}", t < threshold)
 
 
-def _fails(id: str, claim: str, place: str, t: float, threshold: float) -> Row:
-    return Row(id, claim, place, t, 1.0, f"|t| > {threshold:.1f}", t > threshold)
+def _fails(id: str, claim: str, place: str, t: float, threshold: float) -> ClaimRow:
+    return ClaimRow(id, claim, place, t, 1.0, f"|t| > {threshold:.1f}", t > threshold)

@@ -1,6 +1,6 @@
-"""Sweeps: many runs, by several processes, each exactly once.
+"""Sweeps: many runs by several processes, each made exactly once.
 
-:func:`read` one, without Optuna; :func:`noisin.experiments.sweep.sweeping.run` makes its runs.
+:func:`read` reads one, without Optuna; :func:`noisin.experiments.sweep.driver.run` runs it.
 """
 
 from noisin.experiments.sweep.definition import Sweep as Sweep

@@ -1,7 +1,7 @@
 """Asynchronous successive halving, for trials that may be retried.
 
 Optuna's own pruner keeps the rungs of a trial that failed, so a run that was killed and retried
-would compete with itself. This one looks at what was reported alone.
+would compete with itself. This one considers only what was reported.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from noisin.experiments.sweep.definition import Pruning
 
 
 class Halving(BasePruner):
-    """Ends a trial that is not among the best ``1 / factor`` of those that came to the same rung.
+    """Ends a trial that is not among the best ``1 / factor`` of those that reached the same rung.
 
     The rungs are ``min_epochs``, ``min_epochs * factor``, ``min_epochs * factor**2``, ... epochs.
-    Nobody waits for the others: the first to come goes on, and so does the best so far.
+    No trial waits for others: the first to arrive continues, and so does the best so far.
     """
 
     def __init__(self, pruning: Pruning) -> None:
         self.pruning = pruning
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Whether the trial, which has reported its newest epoch, ends here."""
+        """Whether to end the trial, which has reported its newest epoch."""
         epoch = trial.last_step
         if epoch is None or not is_rung(epoch, self.pruning):
             return False

@@ -1,8 +1,8 @@
 """The ledger of a sweep: an Optuna study as the queue, and the run folders as the truth.
 
-Every task is enqueued as a trial, once. To take one is to hold the :class:`Turn` of the folder, so
-no two processes take the same, and a trial that runs without a worker's name is one whose worker
-died in taking it. What is over is told by the folders: the study may be lost, or behind.
+Every task is enqueued as a trial, once. A process takes one under the :class:`SweepLock` of the
+folder, so no two take the same, and a running trial without a worker's name is one whose worker
+died while taking it. The folders decide what has ended: the study may be lost or out of date.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from noisin._util.regular import open_regular
 from noisin.errors import Unavailable
-from noisin.experiments.sweep.definition import Sweep, Task
+from noisin.experiments.sweep.definition import Sweep, SweepTask
 from noisin.experiments.sweep.halving import Halving
 from noisin.experiments.sweep.outcome import DIGITS, Outcome, all_folders, outcome
 from noisin.experiments.sweep.space import Distribution, Search, is_whole
 from noisin.experiments.sweep.standing import Standing
-from noisin.regular import open_regular
 
-HEARTBEAT, GRACE = 10, 60  # seconds: for workers on other machines, whose processes we cannot see
+HEARTBEAT, GRACE = 10, 60  # seconds: for workers on other machines, whose processes are not visible
 TASK, WORKER, REFUSED = "task", "worker", "refused"  # what a trial is labelled with
 
 
 class Ledger:
-    """What is to be done, what others do, and what is over.
+    """Which tasks are open, which are running, and which have ended.
 
     Args:
-        sweep: what to do.
+        sweep: the sweep.
         out: the folder of all sweeps.
         storage: the address of the study's database.
-        session: the command at work.
+        session: identifies the command that is running.
     """
 
     def __init__(self, sweep: Sweep, out: Path, storage: str, session: str) -> None:
@@ -52,13 +52,13 @@ class Ledger:
         self._over: dict[int, Standing] = {}
 
     def survey(self) -> list[Standing]:
-        """How all tasks stand."""
+        """The state of all tasks."""
         folders = all_folders(self.out)
         trials = self._trials() if self.sweep.search is not None else {}
         return [self._standing(n, trials.get(n, ()), folders) for n in range(self.sweep.count)]
 
     def next(self) -> FrozenTrial | None:
-        """The trial that whoever has the turn gets from Optuna next, if any is left."""
+        """The trial that Optuna hands out next, if any is left. The caller holds the lock."""
         waiting = self._waiting()
         if not waiting:
             self.recover()
@@ -66,9 +66,9 @@ class Ledger:
         return waiting[0] if waiting else None
 
     def recover(self) -> None:
-        """Of the tasks that nobody is at, enqueue what is open and enter what is over.
+        """Of the tasks that no worker is running, enqueue the open and enter the ended ones.
 
-        Who calls it has the turn.
+        The caller holds the lock.
         """
         with asking(self.storage), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what Optuna calls experimental
@@ -78,10 +78,10 @@ class Ledger:
             mine = trials.get(number, [])
             standing = self._standing(number, mine, folders)
             states = {trial.state for trial in mine}
-            told = standing.is_over and states & {TrialState.COMPLETE, TrialState.PRUNED}
-            # Who is at a task, or will be, tells the study of it: a run may be over in its folder
-            # a moment before. If we told it too, a search would learn it twice.
-            if told or TrialState.WAITING in states or not self._is_left_alone(mine):
+            known = standing.is_over and states & {TrialState.COMPLETE, TrialState.PRUNED}
+            # The worker of a task reports it to the study, a moment after the run has ended in its
+            # folder. If this process reported it too, a search would learn from it twice.
+            if known or TrialState.WAITING in states or not self._has_no_worker(mine):
                 continue
             if standing.is_over:
                 self._enter(number, mine, standing)
@@ -89,12 +89,12 @@ class Ledger:
                 self._add(_again(number, mine, TrialState.WAITING))
 
     def refuse(self, trial: optuna.Trial, message: str) -> None:
-        """Note that the settings which a search has chosen cannot be."""
+        """Note that the settings which a search has chosen are invalid."""
         with asking(self.storage):
             trial.set_user_attr(REFUSED, message)
 
     def _enter(self, number: int, trials: Sequence[FrozenTrial], standing: Standing) -> None:
-        """Tell the study of what the folders know, so that a search can learn from it."""
+        """Report an ended task to the study, so that a search can learn from it."""
         if any(end.state == "failed" for end in standing.outcomes):
             return
         complete = all(end.state == "complete" for end in standing.outcomes)
@@ -102,8 +102,8 @@ class Ledger:
         value = fmean(end.value for end in standing.outcomes) if complete else None
         self._add(_again(number, trials, state, value))
 
-    def _is_left_alone(self, trials: Iterable[FrozenTrial]) -> bool:
-        """Whether no worker is at it. Those of workers that died are put away."""
+    def _has_no_worker(self, trials: Iterable[FrozenTrial]) -> bool:
+        """Whether no worker is running any of these; trials of dead workers are marked failed."""
         running = [trial for trial in trials if trial.state is TrialState.RUNNING]
         if any(_is_alive(trial) for trial in running):
             return False
@@ -139,7 +139,7 @@ class Ledger:
             self._over[number] = standing
         return standing
 
-    def _task(self, number: int, trials: Sequence[FrozenTrial]) -> Task | None:
+    def _task(self, number: int, trials: Sequence[FrozenTrial]) -> SweepTask | None:
         if self.sweep.search is None:
             return self.sweep.tasks[number]
         space = set(self.sweep.search.space)
@@ -162,7 +162,7 @@ class Ledger:
 
 
 def suggest(trial: optuna.Trial, search: Search) -> dict[str, Any]:
-    """The values that the sampler chooses for a trial; of a retried one, those it had."""
+    """The values that the sampler chooses for a trial; a retried trial keeps its values."""
     return {name: _suggest(trial, name, given) for name, given in search.space.items()}
 
 
@@ -178,7 +178,7 @@ def _suggest(trial: optuna.Trial, name: str, given: Distribution) -> Any:
 
 
 def sampler(search: Search | None, number: int) -> BaseSampler:
-    """For one trial. Its seed is the trial's own, whichever process draws."""
+    """The sampler of one trial, with the trial's own seed, whichever process draws."""
     if search is None:
         return RandomSampler(seed=0)
     seed = (search.seed * 1_000_003 + number) % 2**32
@@ -186,7 +186,7 @@ def sampler(search: Search | None, number: int) -> BaseSampler:
         return RandomSampler(seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what Optuna calls experimental
-        return TPESampler(seed=seed, constant_liar=True)  # what others try now is not tried twice
+        return TPESampler(seed=seed, constant_liar=True)  # avoids what other workers are trying
 
 
 def here() -> list[Any]:
@@ -195,10 +195,10 @@ def here() -> list[Any]:
 
 
 def _is_alive(trial: FrozenTrial) -> bool:
-    """Whether its worker is, as far as can be seen from here."""
+    """Whether the worker of a trial is alive, as far as can be seen from this machine."""
     host, pid = trial.user_attrs.get(WORKER, (None, None))
     if host != socket.gethostname():
-        return host is not None  # the heartbeat will tell
+        return host is not None  # the heartbeat decides
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -211,7 +211,7 @@ def _is_alive(trial: FrozenTrial) -> bool:
 def _again(
     number: int, trials: Sequence[FrozenTrial], state: TrialState, value: float | None = None
 ) -> FrozenTrial:
-    """The newest trial of a task once more, with what it has chosen and reported."""
+    """A copy of the newest trial of a task, with its values and reports."""
     newest = trials[-1] if trials else None
     return optuna.create_trial(
         state=state,
@@ -249,15 +249,15 @@ def _check_file(storage: str) -> None:
 
 @contextmanager
 def asking(storage: str) -> Iterator[None]:
-    """Say which database it is that cannot be asked, and that the runs are not lost with it."""
+    """Name the database that cannot be used, and state that the runs are not lost with it."""
     try:
         yield
     except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
-        cause = error.__cause__ or error  # Optuna's own words are about commits
+        cause = error.__cause__ or error  # Optuna's own message is about commits
         what = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
         raise Unavailable(
             f"sweep: the database {_shown(storage)} cannot be used: {what}. If it is damaged, move "
-            f"it away: the runs themselves are in their folders. Else see --storage."
+            f"it away: the runs themselves are in their folders. Otherwise see --storage."
         ) from None
 
 

@@ -1,15 +1,15 @@
-"""How a run of a sweep has ended, told by the files of its folder alone.
+"""How a run of a sweep has ended, according to the files in its folder alone.
 
-The trainer writes ``summary.json`` when a run is complete. Of the other ends there is a note:
+The trainer writes ``summary.json`` when a run is complete. The sweep notes the other ends:
 
 ``diverged.json``
-    The loss left the finite numbers. The same settings would do so again, so it is over.
+    The loss became non-finite. The same settings would diverge again, so the run has ended.
 ``pruned.json``
-    Others were better after as many epochs. A sweep that does not prune goes on with it.
+    Others were better after as many epochs. A sweep without pruning continues it.
 ``failed.json``
     Anything else, such as a full disk. The next command tries again.
 
-Each tells the ``config`` (the hash of the settings), a ``message``, and the ``epochs`` made.
+Each contains ``config`` (the hash of the settings), a ``message``, and the number of ``epochs``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from noisin._util.lock import Busy, locked
 from noisin.errors import InvalidValue
 from noisin.experiments import comparison
-from noisin.experiments.comparison import Row
-from noisin.experiments.run import End
+from noisin.experiments.comparison import ComparisonRow
+from noisin.experiments.records import End
 from noisin.training import schemas
 from noisin.training.config import RunConfig
-from noisin.training.lock import Busy, locked
 from noisin.training.reading import read_object
 from noisin.training.record import RunRecord
 
@@ -36,26 +36,26 @@ DIGITS = 12  # of the hash, in the name of a folder
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run stands: ``"open"`` until it has ended in one of the other ways."""
+    """The state of a run: ``"open"`` until it has ended in one of the other ways."""
 
     state: Literal["open", "complete", "diverged", "pruned", "failed"] = "open"
-    row: Row | None = None
+    row: ComparisonRow | None = None
     message: str = ""
 
     @property
     def value(self) -> float:
-        """The lowest validation perplexity, which a sweep makes small."""
+        """The lowest score on valid, which a search minimizes."""
         return math.inf if self.row is None or self.row.valid is None else self.row.valid
 
 
 def outcome(folder: Path | None, config: RunConfig, session: str, pruning: bool) -> Outcome:
-    """How the run of these settings stands.
+    """The state of the run with these settings.
 
     Args:
-        folder: where it is, or None while it has none.
-        config: its settings; what a folder tells about others does not count.
-        session: the command at work; an end as ``"failed"`` counts for the command that saw it.
-        pruning: whether to have been pruned is an end.
+        folder: its folder, or None while it has none.
+        config: its settings; notes about other settings do not count.
+        session: identifies the command; ``"failed"`` is final only for the command that saw it.
+        pruning: whether ``"pruned"`` is final.
     """
     if folder is None:
         return Outcome()
@@ -71,7 +71,7 @@ def outcome(folder: Path | None, config: RunConfig, session: str, pruning: bool)
 
 
 def note(folder: Path, state: End, config: RunConfig, message: str, session: str) -> None:
-    """Write down how a run has ended, unless another process is at work on it again."""
+    """Record how a run has ended, unless another process has started it again."""
     record = RunRecord(folder)
     with contextlib.suppress(Busy), locked(folder):
         content = {"config": config.hash(), "message": message, "epochs": len(record.metrics)}
@@ -79,13 +79,13 @@ def note(folder: Path, state: End, config: RunConfig, message: str, session: str
 
 
 def forget(folder: Path) -> None:
-    """The run goes on, so it has not ended as a note says."""
+    """Remove the notes about the end of a run that is continued."""
     for state in ENDS:
         (folder / f"{state}.json").unlink(missing_ok=True)
 
 
 def find(out: Path, digest: str) -> Path | None:
-    """The folder of the run with this hash, in whichever sweep of ``out``."""
+    """The folder of the run with this hash, in any sweep of ``out``."""
     return min(out.glob(f"*/*-{digest[:DIGITS]}"), default=None)
 
 
@@ -96,8 +96,8 @@ def all_folders(out: Path) -> dict[str, Path]:
 
 
 def _read(folder: Path, state: End) -> dict[str, Any]:
-    """A note; a damaged one is as good as none, and the run is made again."""
+    """A note. A damaged one is ignored, and the run is made again."""
     try:
-        return read_object(folder / f"{state}.json", schemas.Note) or {}
+        return read_object(folder / f"{state}.json", schemas.EndNote) or {}
     except InvalidValue:
         return {}

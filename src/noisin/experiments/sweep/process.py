@@ -1,8 +1,8 @@
 """The process of a worker: ``python -m noisin.experiments.sweep.process``.
 
-It is told what to do by one line of JSON on standard input, which then stays open as long as the
-one who started it lives: when it closes, the worker saves and stops. It answers with lines of JSON
-on standard output; whatever else is printed goes to standard error, which is a log.
+It reads its job as one line of JSON from standard input, which stays open as long as the parent
+process lives: when it closes, the worker saves and stops. It sends lines of JSON to standard
+output; everything else that is printed goes to standard error, which is a log.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Any, NoReturn
 
 from noisin.errors import NoisinError
 from noisin.experiments.sweep.worker import Job, Worker
-from noisin.training.signals import Interrupted, caught
+from noisin.training.runtime.signals import Interrupted, caught
 
 
 def _stop_with_parent() -> None:
-    """Stop when standard input closes: whoever started us has died."""
+    """Stop when standard input closes, because then the parent process has died."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> NoReturn:
-    """Do what standard input says."""
+    """Run the job that standard input contains."""
     answers = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print is not a message
 
     def tell(message: Mapping[str, Any]) -> None:
-        with suppress(OSError):  # nobody listens any more, and we shall soon hear of it
+        with suppress(OSError):  # the parent has died; standard input will close too
             os.write(answers, (json.dumps(message) + "\n").encode())
 
     with caught() as flag:

@@ -1,10 +1,10 @@
-"""A sweep: which runs to make. Settings as in a preset, and what to vary.
+"""Read a sweep from TOML: settings as in a preset, and what to vary.
 
-``[grid]`` has lists by dotted name and means every combination; ``base`` may be one of them.
-``[[points]]`` are tables of settings, each a point of its own, with a ``base`` of its own if it
-likes; with both, every point is combined with every value. ``[search]`` has ranges, from which
-``trials`` points are drawn as the sweep goes on. Each point is run with every seed of ``seeds``.
-``[pruning]`` ends early what others are better than.
+``[grid]`` contains lists by dotted name and means every combination; ``base`` may be one of them.
+``[[points]]`` are tables of settings, one for each point, each optionally with its own ``base``;
+with both, every point is combined with every value. ``[search]`` contains ranges, from which
+``trials`` points are drawn while the sweep runs. Each point is run with every seed of ``seeds``.
+``[pruning]`` ends runs early that are worse than others.
 
 >>> sweep = read("manual-families")
 >>> len(sweep.points), len(sweep.tasks)
@@ -24,11 +24,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from noisin._util.regular import read_regular
+from noisin._util.settings import flat, merge, nest
 from noisin.errors import InvalidValue, Unavailable
 from noisin.experiments import presets
-from noisin.experiments.sweep.definition import LONGEST, Point, Sweep, describe
-from noisin.experiments.sweep.space import MOST, Search, flat, nest, product
-from noisin.regular import read_regular
+from noisin.experiments.sweep.definition import LONGEST, Sweep, SweepPoint, describe
+from noisin.experiments.sweep.space import MOST, Search, is_distribution, product
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 RANGE = "{low = 0.1, high = 2.0}"  # as an example
@@ -36,19 +37,19 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
 
 
 def names() -> list[str]:
-    """The sweeps that are shipped."""
+    """The sweeps that come with noisin."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def read(name: str, flags: Mapping[str, Any] | None = None) -> Sweep:
-    """A sweep by its name or as a TOML file, with ``flags`` over the settings that do not vary."""
+    """A sweep by name or from a TOML file; ``flags`` override the settings that do not vary."""
     if name in names():
         path = FOLDER / f"{name}.toml"
     elif name.endswith(".toml") or Path(name).exists():
         path = Path(name)
     else:
         close = get_close_matches(name, names(), n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names())}."
+        hint = f"Did you mean {close[0]!r}?" if close else f"Available: {', '.join(names())}."
         raise InvalidValue(f"There is no sweep or TOML file {name!r:.60}. {hint}")
     content = _parse(path)
     try:
@@ -76,13 +77,13 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
     search, pruning = content.pop("search", None), content.pop("pruning", None)
     seeds = content.pop("seeds", [])
     if (search is None) == (grid is None and points is None):
-        raise InvalidValue("a sweep has [grid], [[points]] or both, or else [search].")
+        raise InvalidValue("a sweep needs [grid], [[points]] or both, or else [search].")
     if not isinstance(seeds, list):
         raise InvalidValue(f"seeds must be a list of whole numbers, got {seeds!r:.60}.")
-    above = presets.merge(content, flags)
+    above = merge(content, flags)
     lists, tables = _lists(grid), _tables(points)
     space = _search(search)
-    varied = [*lists, *(space["space"] if space else ()), *(n for t in tables for n in flat(t))]
+    varied = [*lists, *(space["space"] if space else ()), *_varied(tables)]
     _refuse_twice(varied, flags)
     if seeds and ("seed" in above or "seed" in varied):
         raise InvalidValue("seeds are given, and so is seed. Leave one of them out.")
@@ -90,7 +91,7 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
         "name": _named(path.stem),
         "seeds": seeds,
         "points": tuple(_points(base, above, tables, lists)) if space is None else (),
-        "settings": presets.merge(_base(base), above) if space is not None else {},
+        "settings": merge(_base(base), above) if space is not None else {},
         "search": space,
         "pruning": pruning,
     }
@@ -99,29 +100,29 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
 
 def _points(
     base: Any, above: Mapping[str, Any], tables: Sequence[Any], lists: Mapping[str, list[Any]]
-) -> Iterator[Point]:
+) -> Iterator[SweepPoint]:
     """Every table with every combination of the lists."""
     many = max(1, len(tables)) * math.prod(len(values) for values in lists.values())
     if many > MOST:
         raise InvalidValue(f"a sweep has {MOST} points at most, got {many}.")
     for table, values in itertools.product(tables or [{}], product(lists)):
-        own = flat(table)
+        own = flat(table, is_distribution)
         if "base" in own and "base" in values:
-            raise InvalidValue("[grid] has a list of bases, and a point has a base of its own.")
+            raise InvalidValue("[grid] has a list of bases, and a point also has a base.")
         own |= values
         name, its_base = own.pop("name", None), own.pop("base", base)
         if name is not None and not (isinstance(name, str) and re.fullmatch(NAME, name)):
             raise InvalidValue(
-                f"a point is named by letters, digits, '.', '-' and '_', for it becomes a folder; "
-                f"got {name!r:.60}."
+                f"the name of a point becomes a folder and must consist of letters, digits, '.', "
+                f"'-' and '_', got {name!r:.60}."
             )
-        settings = presets.merge(presets.merge(_base(its_base), above), nest(own))
+        settings = merge(merge(_base(its_base), above), nest(own))
         if name is not None:
             words = [name, describe({key: own[key] for key in values if key != "base"})]
         else:
             words = ["" if its_base == base else its_base, describe(own)]
         called = "-".join(word for word in words if word)[:LONGEST].rstrip("-.")
-        yield Point(name=called or its_base or "defaults", settings=settings)
+        yield SweepPoint(name=called or its_base or "defaults", settings=settings)
 
 
 def _base(name: Any) -> Mapping[str, Any]:
@@ -130,7 +131,7 @@ def _base(name: Any) -> Mapping[str, Any]:
         return {}
     if name not in presets.names():
         raise InvalidValue(
-            f"base must be a preset, got {name!r:.60}. There are: {presets.known()}."
+            f"base must be a preset, got {name!r:.60}. Available: {presets.known()}."
         )
     preset = presets.read(name)
     if preset.variants:
@@ -138,10 +139,14 @@ def _base(name: Any) -> Mapping[str, Any]:
     return preset.settings
 
 
+def _varied(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [name for table in tables for name in flat(table, is_distribution)]
+
+
 def _lists(grid: Any) -> dict[str, list[Any]]:
     if grid is not None and not isinstance(grid, dict):
-        raise InvalidValue(f"[grid] must hold lists by name, got {grid!r:.60}.")
-    lists = flat(grid or {})
+        raise InvalidValue(f"[grid] must contain lists by name, got {grid!r:.60}.")
+    lists = flat(grid or {}, is_distribution)
     for name, values in lists.items():
         if not isinstance(values, list) or not values:
             raise InvalidValue(f"[grid]: {name} must be a list of values, got {values!r:.60}.")
@@ -160,11 +165,12 @@ def _search(search: Any) -> dict[str, Any] | None:
     if search is None:
         return None
     if not isinstance(search, dict):
-        raise InvalidValue(f"[search] must hold ranges by name, got {search!r:.60}.")
+        raise InvalidValue(f"[search] must contain ranges by name, got {search!r:.60}.")
     own = {name: search[name] for name in Search.model_fields if name in search and name != "space"}
-    space = flat({name: value for name, value in search.items() if name not in own})
+    others = {name: value for name, value in search.items() if name not in own}
+    space = flat(others, is_distribution)
     if not space:
-        raise InvalidValue(f"[search] must have a setting to choose, such as noise.std = {RANGE}.")
+        raise InvalidValue(f"[search] must contain a setting, such as noise.std = {RANGE}.")
     for name, distribution in space.items():
         if not isinstance(distribution, Mapping):
             raise InvalidValue(
@@ -175,18 +181,18 @@ def _search(search: Any) -> dict[str, Any] | None:
 
 
 def _refuse_twice(varied: Sequence[str], flags: Mapping[str, Any]) -> None:
-    """A setting that the sweep varies cannot be set for all."""
+    """Refuse flags for settings that the sweep varies."""
 
     def alike(name: str) -> str:
         return "noise.std" if name == "noise.gamma" else name  # one stands for the other
 
     both = {alike(name) for name in varied} & {alike(name) for name in flat(flags)}
     if both:
-        raise InvalidValue(f"{min(both)} is what its points differ in, and cannot be set for all.")
+        raise InvalidValue(f"{min(both)} is varied by this sweep and cannot be set for all points.")
 
 
 def _check(sweep: Sweep) -> None:
-    """See that every run can be, and that none is there twice."""
+    """Check that the settings of every run are valid, and that no run occurs twice."""
     if sweep.search is not None:
         for values in sweep.search.examples():
             sweep.searched(values)
@@ -202,6 +208,6 @@ def _check(sweep: Sweep) -> None:
 
 
 def _named(stem: str) -> str:
-    """The name of a file as that of a folder."""
+    """A folder name made from the name of a file."""
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:60]
     return text or "sweep"

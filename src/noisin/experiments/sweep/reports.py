@@ -1,34 +1,38 @@
-"""Whom the trainer of a sweep tells of its progress."""
+"""The progress of a run of a sweep, reported to the parent process and to the study."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import optuna
 
-from noisin.experiments.sweep.definition import Run
-from noisin.training.progress import Status
+from noisin.experiments.sweep.definition import SweepRun
+from noisin.tasks.unit import Unit
 from noisin.training.record import RunRecord
+from noisin.training.runtime.progress import Status
+from noisin.training.scores import in_unit
 
 Tell = Callable[[dict[str, Any]], None]
 
 
 class Reports:
-    """A trainer's progress: told to whoever started us, and to the study, which may prune.
+    """Reports a trainer's progress to the parent process, and to the study, which may prune.
 
     Args:
         run: the run.
-        record: its record, in which are the epochs of earlier sessions.
-        trial: what prunes it, or None.
-        tell: takes what there is to tell.
-        look: raises, where a signal has asked to stop; the trainer then saves.
+        record: its record, which contains the epochs of earlier sessions.
+        trial: the trial that may be pruned, or None.
+        tell: called with messages for the parent process.
+        look: raises if a signal has asked to stop; the trainer then saves.
     """
 
     def __init__(
         self,
-        run: Run,
+        run: SweepRun,
         record: RunRecord,
         trial: optuna.Trial | None,
         tell: Tell,
@@ -40,25 +44,26 @@ class Reports:
         self._mine = {"run": run.name, "epochs": epochs, "begun": begun}
 
     def begin(self, _: str) -> None:
-        """A run starts or goes on: the study hears of the epochs that it has not heard of."""
+        """A run starts or continues: report the epochs that the study does not know yet."""
         self.tell(self._mine)
+        unit = self.record.unit
         for metrics in self.record.metrics:
-            self._report(metrics)
+            self._report(metrics, unit)
 
     def status(self, status: Status) -> None:
-        """It is so far now."""
+        """Report the current status."""
         self.look()
         self.tell(
             self._mine
-            | {"epoch": status.epoch, "done": status.done, "perplexity": status.perplexity}
-            | {"left": None if status.seconds_left == float("inf") else status.seconds_left}
+            | {"epoch": status.epoch, "done": status.done, "left": _finite(status.seconds_left)}
+            | {"score": _finite(status.unit.value(status.nats)), "unit": asdict(status.unit)}
         )
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
-        """An epoch is over: go on, or end here."""
+    def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:
+        """An epoch has ended: continue, or prune the run."""
         self.tell({"run": self.run.name, "finished": metrics["epoch"]})
         self.look()
-        self._report(metrics)
+        self._report(metrics, unit)
         if self.trial is None:
             return
         last = metrics["epoch"] >= self.run.config.train.epochs
@@ -66,19 +71,24 @@ class Reports:
             raise optuna.TrialPruned(f"others were better after {metrics['epoch']} epochs.")
 
     def note(self, message: str) -> None:
-        """Something that the user should know."""
+        """Pass on a message for the user."""
         self.tell({"note": f"{self.run.name}: {message}"})
 
     def end(self) -> None:
-        """Nothing: the worker tells."""
+        """Nothing: the worker reports the end."""
 
-    def _report(self, metrics: Mapping[str, Any]) -> None:
+    def _report(self, metrics: Mapping[str, Any], unit: Unit) -> None:
         if self.trial is None:
             return
-        measured = (metrics["valid"], metrics["valid_averaged"])
-        value = min((value for value in measured if value is not None), default=None)
+        measured = [in_unit(metrics[name], unit) for name in ("valid", "valid_averaged")]
+        value = min((score for score in measured if score is not None), default=None)
         known = self.trial.study.get_trials(deepcopy=False)[self.trial.number].intermediate_values
         if metrics["epoch"] in known:
             return
-        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # as the worker knows
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # which the worker handles
             self.trial.report(float("inf") if value is None else value, metrics["epoch"])
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None

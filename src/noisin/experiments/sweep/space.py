@@ -1,4 +1,4 @@
-"""What a search may choose from: for each setting a range or a list. Nothing here needs Optuna."""
+"""The space of a search: for each setting a range or a list. Nothing here needs Optuna."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
-from noisin.errors import InvalidValue
+from noisin._util.settings import split
 from noisin.training.config import RunConfig
-from noisin.training.section import InvalidConfig, Number, Section, Whole
+from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
 MOST = 10_000  # runs of a sweep, and trials of a search
 
@@ -35,24 +35,24 @@ class Distribution(Section):
         if self.choices is not None:
             others = self.model_fields_set - {"choices"}
             if others:
-                return f"choices stand alone, and {min(others)} was given as well."
-            return "" if self.choices else "choices must hold a value at least."
+                return f"choices cannot be combined with {min(others)}."
+            return "" if self.choices else "choices must contain at least one value."
         if self.low is None or self.high is None:
             return "expected low and high, or choices."
         if self.low >= self.high:
             return f"low must be less than high, got {self.low:g} and {self.high:g}."
         if self.log and self.low <= 0:
             return f"low must be more than 0 with log = true, got {self.low:g}."
-        return "log and step do not go together." if self.log and self.step is not None else ""
+        return "log and step cannot be combined." if self.log and self.step is not None else ""
 
     @property
     def examples(self) -> tuple[Any, ...]:
-        """The values at the ends, or all."""
+        """Both ends of the range, or all choices."""
         return self.choices if self.choices is not None else (self.low, self.high)
 
 
 class Search(Section):
-    """A search: what to choose from, how, and how often."""
+    """A search: the space, the sampler, and the number of trials."""
 
     trials: Annotated[Whole, Field(ge=1, le=MOST)]
     sampler: Literal["tpe", "random"] = "tpe"
@@ -60,7 +60,7 @@ class Search(Section):
     space: dict[str, Distribution] = Field(min_length=1)
 
     def examples(self) -> Iterator[dict[str, Any]]:
-        """Values of all settings, such that each end and each choice occurs."""
+        """Values of all settings in which each end of a range and each choice occurs."""
         first = {name: _fit(name, d.examples[0]) for name, d in self.space.items()}
         for name, distribution in self.space.items():
             for value in distribution.examples:
@@ -74,7 +74,7 @@ def is_whole(name: str) -> bool:
     (True, True, False)
     """
     section: Any = RunConfig
-    *above, last = name.split(".")
+    *above, last = split(name)
     for part in above:
         kinds = _kinds(_annotation(section, part))
         inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
@@ -97,48 +97,18 @@ def _kinds(annotation: Any) -> list[Any]:
 
 
 def _fit(name: str, value: Any) -> Any:
-    """A range is written in numbers; of a whole setting they must be whole."""
+    """A value of a range, as an int where the setting takes whole numbers."""
     if isinstance(value, float) and is_whole(name) and value.is_integer():
         return int(value)
     return value
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by dotted name; a table that describes a distribution is a value.
-
-    >>> flat({"noise": {"std": [0.5, 1.0], "mode": ["additive"]}, "train.lr": [20]})
-    {'noise.std': [0.5, 1.0], 'noise.mode': ['additive'], 'train.lr': [20]}
-    """
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping) and not set(value) & set(Distribution.model_fields):
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = value
-    return found
-
-
-def nest(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted name, as a file has them in sections.
-
-    >>> nest({"noise.std": 0.5, "noise.mode": "additive", "seed": 3})
-    {'noise': {'std': 0.5, 'mode': 'additive'}, 'seed': 3}
-    """
-    nested: dict[str, Any] = {}
-    for name, value in values.items():
-        *sections, last = name.split(".")
-        section = nested
-        for part in sections:
-            section = section.setdefault(part, {})
-            if not isinstance(section, dict):
-                raise InvalidValue(f"{name} is within {part}, which has a value itself.")
-        if last in section:
-            raise InvalidValue(f"{name} has a value and settings within it.")
-        section[last] = value
-    return nested
+def is_distribution(value: Mapping[str, Any]) -> bool:
+    """Whether a table describes a distribution, and so is a value rather than a section."""
+    return bool(set(value) & set(Distribution.model_fields))
 
 
 def product(lists: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    """Every combination of one value of each list; of no lists, the empty one."""
+    """Every combination of one value of each list; without lists, the empty one."""
     for values in itertools.product(*lists.values()):
         yield dict(zip(lists, values, strict=True))

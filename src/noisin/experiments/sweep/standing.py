@@ -1,4 +1,4 @@
-"""How a sweep stands: what is over, what is left, and its points beside each other."""
+"""The state of a sweep: what has ended, what is left, and a table of its points."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from noisin._util.files import write_atomically
 from noisin.experiments.seeds import Mean
-from noisin.experiments.sweep.definition import Run, Task
+from noisin.experiments.sweep.definition import SweepRun, SweepTask
 from noisin.experiments.sweep.outcome import Outcome
-from noisin.training.files import write_atomically
+from noisin.tasks.unit import PERPLEXITY, Unit
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a task stands. A search that has not chosen its settings yet has no task for it."""
+    """The state of a task. ``task`` is None until a search has chosen its settings."""
 
-    task: Task | None
+    task: SweepTask | None
     outcomes: tuple[Outcome, ...] = ()
 
     @property
-    def runs(self) -> list[tuple[Run, Outcome]]:
-        """Its runs, each with how it stands."""
+    def runs(self) -> list[tuple[SweepRun, Outcome]]:
+        """Its runs, each with its state."""
         return list(zip(self.task.runs, self.outcomes, strict=True)) if self.task else []
 
     @property
@@ -45,9 +46,10 @@ class PointRow:
 
     Attributes:
         point: its name.
-        valid, test: perplexities of the runs that are complete; None if none is.
-        unfinished: how many had their best epoch last, so that more epochs could be better.
-        diverged, pruned, failed: how many ended so.
+        valid, test: scores of the complete runs; None if there are none.
+        unfinished: the number of runs whose best epoch is the last one: more could be better.
+        diverged, pruned, failed: the number of runs that ended this way.
+        unit: the unit of the scores; None if no run is complete.
     """
 
     point: str
@@ -57,10 +59,15 @@ class PointRow:
     diverged: int
     pruned: int
     failed: int
+    unit: Unit | None = None
+
+    def shown(self, score: Mean | None) -> str:
+        """A score in the digits of its unit."""
+        return "-" if score is None else score.shown(self.unit or PERPLEXITY)
 
 
 def point_rows(standings: Iterable[Standing]) -> list[PointRow]:
-    """One row for each point that has come to an end of some kind, the best first."""
+    """One row for each point with a run that has ended in any way, the best first."""
     by_point: dict[str, list[Outcome]] = {}
     for standing in standings:
         name = standing.task.point if standing.task else "(refused)"
@@ -82,6 +89,7 @@ def _row(name: str, ends: Sequence[Outcome]) -> PointRow:
         diverged=states["diverged"],
         pruned=states["pruned"],
         failed=states["failed"],
+        unit=complete[0].unit if complete else None,
     )
 
 
@@ -90,7 +98,7 @@ def _mean(values: Sequence[float | None]) -> Mean | None:
 
 
 def write_rows(rows: Sequence[PointRow], path: Path) -> None:
-    """Keep the rows beside the runs, as JSON, where null stands for infinity."""
+    """Write the rows next to the runs, as JSON, with null for infinity."""
     content = [asdict(row) for row in rows]
     for row in content:
         for mean in filter(None, (row["valid"], row["test"])):
@@ -98,22 +106,22 @@ def write_rows(rows: Sequence[PointRow], path: Path) -> None:
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-class Progress:
+class SweepProgress:
     """How much of a sweep is done, and how long the rest takes at the speed of this session.
 
     Args:
-        runs: how many there are in all.
-        runs_per_task: of a task that is over, all count as done.
+        runs: the number of runs of the sweep.
+        runs_per_task: all runs of a task count as done once the task has ended.
     """
 
     def __init__(self, runs: int, runs_per_task: int) -> None:
         self.runs, self.runs_per_task = runs, runs_per_task
         self._began = time.monotonic()
-        self._before: int | None = None  # runs that were over, and parts of others by name,
-        self._begun: dict[str, float] = {}  # when this session came to them
+        self._before: int | None = None  # runs that had ended when this session began
+        self._begun: dict[str, float] = {}  # by name, the part of a run done before this session
 
     def over(self, standings: Iterable[Standing]) -> int:
-        """The runs that are over, or not to be made."""
+        """The number of runs that have ended or will not be made."""
         return sum(
             self.runs_per_task
             if standing.is_over
@@ -124,7 +132,7 @@ class Progress:
     def seconds_left(
         self, standings: Iterable[Standing], statuses: Sequence[Mapping[str, Any]]
     ) -> float:
-        """Until the end, at the speed so far, the parts of the runs at work included."""
+        """The time until the end at the speed so far, with the parts of active runs counted."""
         over = self.over(standings)
         if self._before is None:
             self._before = over

@@ -1,39 +1,36 @@
-"""A worker: it does the tasks of a sweep, one after another, as do others at the same time."""
+"""A worker: runs the tasks of a sweep one after another, in parallel with other workers."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import optuna
 
-from noisin import data
-from noisin.data import Corpus
+from noisin._util.lock import Busy
 from noisin.errors import NoisinError
 from noisin.experiments.sweep import ledger
-from noisin.experiments.sweep.definition import Run, Sweep, Task
+from noisin.experiments.sweep.definition import Sweep, SweepRun, SweepTask
 from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
+from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import DIGITS, find, forget, note, outcome
 from noisin.experiments.sweep.reports import Reports, Tell
-from noisin.experiments.sweep.turn import Turn
-from noisin.training.lock import Busy
+from noisin.training.config.section import Section
 from noisin.training.record import RunRecord
-from noisin.training.section import Section
-from noisin.training.signals import Flag, Interrupted
+from noisin.training.runtime.signals import Flag, Interrupted
 
 if TYPE_CHECKING:
-    from noisin.training import Trainer
+    pass
 
-PAUSE = 0.5  # seconds between two looks for work, while others do what is left
-ASIDE = 30.0  # seconds to leave a task alone that a process of another sweep is at
+PAUSE = 0.5  # seconds between two polls for work while other workers are busy
+ASIDE = 30.0  # seconds to leave alone a task that a process of another sweep is running
 
 
 class Job(Section):
-    """What a worker has to know."""
+    """What a worker needs to know."""
 
     sweep: Sweep
     out: Path
@@ -43,16 +40,16 @@ class Job(Section):
 
 
 class Skip(Exception):
-    """A task that cannot be done now; the study is told that the trial has failed."""
+    """The task cannot be run now; its trial counts as failed in the study."""
 
 
 class Worker:
-    """Takes a task, does it, and takes another, until there is none left.
+    """Takes a task, runs it, and takes another, until none is left.
 
     Args:
         job: what to do.
         flag: the signal to stop.
-        tell: takes what there is to tell, as a dict.
+        tell: called with messages for the process that started this one, as dicts.
     """
 
     def __init__(self, job: Job, flag: Flag, tell: Tell) -> None:
@@ -61,7 +58,7 @@ class Worker:
         self.aside: dict[int, float] = {}
 
     def work(self) -> None:
-        """All there is to do."""
+        """Run tasks until none is left."""
         while True:
             self.stop_if_told()
             if all(standing.is_over for standing in self.ledger.survey()):
@@ -70,22 +67,22 @@ class Worker:
                 time.sleep(PAUSE)
 
     def _take(self) -> bool:
-        """Take a task and do it, if one is waiting. The turn ends when the task is taken."""
-        with Turn(self.job.out) as turn:
+        """Take a task and run it, if one is waiting. The lock is released once it is taken."""
+        with SweepLock(self.job.out) as lock:
             trial = self.ledger.next()
             if trial is None or self.aside.get(trial.user_attrs[TASK], 0) > time.monotonic():
                 return False
             self.ledger.study.sampler = ledger.sampler(self.sweep.search, trial.user_attrs[TASK])
-            self._optimize(trial.number, turn)
+            self._optimize(trial.number, lock)
         return True
 
-    def _optimize(self, number: int, turn: Turn) -> None:
-        """Let Optuna call us with the trial that is next, with a heartbeat as long as it takes."""
+    def _optimize(self, number: int, lock: SweepLock) -> None:
+        """Let Optuna call the objective with the next trial, with a heartbeat while it runs."""
         bugs: list[Exception] = []
 
         def objective(trial: optuna.Trial) -> float:
             try:
-                return self._do(trial, turn)
+                return self._do(trial, lock)
             except (Skip, optuna.TrialPruned):
                 raise
             except Exception as error:
@@ -96,19 +93,19 @@ class Worker:
         try:
             study.optimize(objective, n_trials=1, catch=(Skip,))
         except (ValueError, AssertionError):
-            # So Optuna ends a trial that was failed meanwhile, by a machine that heard no heartbeat
-            # of it. The record is there all the same.
+            # Optuna raises these for a trial that another machine has marked as failed meanwhile,
+            # because it received no heartbeat. The record of the run exists all the same.
             if bugs or not study.get_trials(deepcopy=False)[number].state.is_finished():
                 raise
 
-    def _do(self, trial: optuna.Trial, turn: Turn) -> float:
-        """What Optuna calls the objective: the mean of the lowest validation perplexities."""
+    def _do(self, trial: optuna.Trial, lock: SweepLock) -> float:
+        """Optuna's objective: the mean of the lowest validation scores of the task's runs."""
         trial.set_user_attr(WORKER, ledger.here())
-        turn.release()
+        lock.release()
         task = self._task(trial)
         return fmean(self._train(run, trial, first=run is task.runs[0]) for run in task.runs)
 
-    def _task(self, trial: optuna.Trial) -> Task:
+    def _task(self, trial: optuna.Trial) -> SweepTask:
         if self.sweep.search is None:
             number: int = trial.user_attrs[TASK]
             return self.sweep.tasks[number]
@@ -118,8 +115,8 @@ class Worker:
             self.ledger.refuse(trial, str(error))
             raise Skip from None
 
-    def _train(self, run: Run, trial: optuna.Trial, first: bool) -> float:
-        """One run, unless it is over; the value of a complete one."""
+    def _train(self, run: SweepRun, trial: optuna.Trial, first: bool) -> float:
+        """Make one run, unless it has ended; return the value of a complete one."""
         config, session = run.config, self.job.session
         folder = self._folder(run)
         end = outcome(folder, config, session, self.sweep.pruning is not None)
@@ -137,10 +134,10 @@ class Worker:
             raise optuna.TrialPruned(end.message)
         raise Skip
 
-    def _fit(self, run: Run, folder: Path, trial: optuna.Trial, first: bool) -> None:
-        """Train, and write down how it ended if it did not by itself."""
-        from noisin.training import Trainer
-        from noisin.training.watch import Diverged
+    def _fit(self, run: SweepRun, folder: Path, trial: optuna.Trial, first: bool) -> None:
+        """Train, and record how the run ended where the trainer does not."""
+        from noisin.training import run as train
+        from noisin.training.runtime.divergence import Diverged
 
         def ended(state: Any, message: object) -> None:
             note(folder, state, run.config, str(message), self.job.session)
@@ -148,8 +145,7 @@ class Worker:
         try:
             judged = trial if first and self.sweep.pruning is not None else None
             reports = Reports(run, RunRecord(folder), judged, self.tell, self.stop_if_told)
-            text = _corpus(run.config.data.name, run.config.data.folder)
-            self._stoppable(Trainer(run.config, folder, reports), text)
+            train(run.config, folder, progress=reports)
         except Diverged as error:
             ended("diverged", error)
         except optuna.TrialPruned as error:
@@ -157,23 +153,14 @@ class Worker:
         except Busy:
             self.aside[trial.user_attrs[TASK]] = time.monotonic() + ASIDE
             raise Skip from None
-        except Exception as error:  # whatever it is, the others can be done
+        except Exception as error:  # whatever it is, the other runs can be made
             if not isinstance(error, NoisinError):
                 traceback.print_exc()
             ended("failed", str(error) or type(error).__name__)
 
-    def _stoppable(self, trainer: Trainer, text: Corpus) -> None:
-        """Train. A signal that came when the trainer looked no more is for us."""
-        try:
-            trainer.fit(text)
-        finally:
-            seen: Flag | None = getattr(trainer, "flag", None)
-            if seen is not None and seen.signum is not None:
-                self.flag.signum = seen.signum
-
-    def _folder(self, run: Run) -> Path:
-        """Where the run is, in whichever sweep of the folder, or where it is to be."""
-        with Turn(self.job.out):
+    def _folder(self, run: SweepRun) -> Path:
+        """The folder of the run, in any sweep of ``out``; a new one if there is none."""
+        with SweepLock(self.job.out):
             folder = find(self.job.out, run.digest)
             if folder is None:
                 folder = self.job.out / self.sweep.name / f"{run.name}-{run.digest[:DIGITS]}"
@@ -181,11 +168,6 @@ class Worker:
             return folder
 
     def stop_if_told(self) -> None:
-        """Raise what makes the trainer save, if a signal came that it has not seen."""
+        """If a signal has arrived, raise the exception that makes the trainer save."""
         if self.flag.signum is not None:
             raise Interrupted(self.flag.signum, "stopped.")
-
-
-@cache
-def _corpus(name: str, folder: str | None) -> Corpus:
-    return data.load(name, folder)

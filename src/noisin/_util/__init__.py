@@ -1,0 +1,1 @@
+"""Utilities for the whole library: checks, wording of messages, files, states."""

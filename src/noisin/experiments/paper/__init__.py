@@ -1,0 +1,1 @@
+"""The paper: its results, recipes, tables and figure."""

@@ -1,0 +1,132 @@
+"""Run a sweep. Needs Optuna: ``pip install 'noisin[sweep]'``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from noisin import data
+from noisin._util.files import write_atomically, writing
+from noisin.errors import InvalidValue
+from noisin.experiments.sweep.definition import Sweep, SweepRun
+from noisin.experiments.sweep.ledger import Ledger
+from noisin.experiments.sweep.lock import SweepLock
+from noisin.experiments.sweep.outcome import DIGITS, all_folders
+from noisin.experiments.sweep.standing import Standing, point_rows, write_rows
+from noisin.experiments.sweep.worker import Job
+from noisin.experiments.sweep.workers import Show, WorkerPool
+from noisin.training.config import DataConfig, RunConfig
+from noisin.training.record import RunRecord
+from noisin.training.runtime.environment import require_threads
+from noisin.training.runtime.signals import Interrupted, caught
+
+
+def run(
+    sweep: Sweep,
+    out: str | Path,
+    jobs: int = 1,
+    storage: str | None = None,
+    show: Show = lambda *_: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Standing]:
+    """Make all runs that do not exist yet; return how each task ended.
+
+    Args:
+        sweep: what to run, such as :func:`noisin.experiments.sweep.read` gives.
+        out: the folder of all sweeps; the runs of this one are in a folder of its name.
+        jobs: the number of processes, which share the threads of the machine.
+        storage: the address of a database; by default a SQLite file in the sweep's folder.
+        show: called several times a second with the state of all tasks and workers.
+        say: called with messages for the user.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM; all runs are saved, and the same call continues.
+    """
+    out = Path(out).absolute()
+    corpora = _load(sweep)
+    home = out / sweep.name
+    with writing(home):
+        home.mkdir(parents=True, exist_ok=True)
+    job = Job(
+        sweep=sweep,
+        out=out,
+        storage=storage or f"sqlite:///{home / 'study.db'}",
+        session=f"{socket.gethostname()} {os.getpid()} {time.time_ns()}",
+        threads=max(1, available_threads() // jobs),
+    )
+    with SweepLock(out):
+        write_atomically(home / "sweep.json", (sweep.model_dump_json(indent=2) + "\n").encode())
+        ledger = Ledger(sweep, out, job.storage, job.session)
+        ledger.recover()
+    standings = ledger.survey()
+    _refuse_other_data(standings, out, corpora)
+    left = sum(not standing.is_over for standing in standings)
+    if left:
+        standings = _work(WorkerPool(job, ledger, min(jobs, left), show, say), home)
+    with SweepLock(out):
+        write_rows(point_rows(standings), home / "points.json")
+    return standings
+
+
+def _work(pool: WorkerPool, home: Path) -> list[Standing]:
+    with caught() as flag:
+        pool.work(flag)
+        if flag.signum is not None and not all(s.is_over for s in pool.standings):
+            raise Interrupted(
+                flag.signum,
+                f"stopped; all runs are saved in {home}. Run the same command again to continue.",
+            )
+    return pool.standings
+
+
+def available_threads() -> int:
+    """The threads that this process may use, or ``OMP_NUM_THREADS`` if that is set."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    count = int(asked[:20]) if asked.isdecimal() else 0
+    if count > 0:
+        return require_threads("OMP_NUM_THREADS", count, "Unset it to use all cores.")
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _load(sweep: Sweep) -> dict[DataConfig, str]:
+    """The hashes of the data of the sweep, loaded now so that what is missing stops it at once."""
+    runs = [run for task in _examples(sweep) for run in task]
+    configs = {run.config.data: run.config for run in runs}
+    return {place: _sha256(config) for place, config in configs.items()}
+
+
+def _sha256(config: RunConfig) -> str:
+    row = config.data.task_row
+    if row is not None and row.words:  # which needs no torch
+        return data.load(config.data.name, config.data.folder).sha256
+    from noisin.tasks.base import facts_of
+    from noisin.training.build import build_task
+
+    return str(facts_of(build_task(config))["data"]["sha256"])
+
+
+def _examples(sweep: Sweep) -> Iterable[Sequence[SweepRun]]:
+    if sweep.search is None:
+        return [task.runs for task in sweep.tasks]
+    return [sweep.searched(values).runs for values in sweep.search.examples()]
+
+
+def _refuse_other_data(
+    standings: Iterable[Standing], out: Path, corpora: dict[DataConfig, str]
+) -> None:
+    """Check that the complete runs were trained on the same text."""
+    folders = all_folders(out)
+    for standing in standings:
+        for run, end in standing.runs:
+            expected = corpora.get(run.config.data)
+            if end.state != "complete" or expected is None:
+                continue
+            record = RunRecord(folders[run.digest[:DIGITS]])
+            if (found := record.identity["data"]) != expected:
+                raise InvalidValue(
+                    f"sweep: {record.folder} was trained on another text: its sha256 is {found}, "
+                    f"and that of {run.config.data.name!r} is {expected}. Choose another folder."
+                )

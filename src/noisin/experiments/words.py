@@ -1,0 +1,187 @@
+"""Titles and labels: what a task is, and what distinguishes a point from others of its task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from noisin.experiments.records import comparable, point
+from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
+
+# Settings that are part of the title of the task, or of the words for noise and regularizers.
+_SHOWN = {"data.name", "data.task", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
+_SHOWN |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
+_SHOWN |= {
+    f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
+}
+# What identifies your own model and task, beside the arguments of their constructors.
+_SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
+_SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
+_SHOWN_SECTIONS = ("model.zoneout.", "model.gate_dropout.", "model.head.", "train.terms.")
+
+
+def task(config: RunConfig) -> str:
+    """The text and the model without its regularization, or the names of your own.
+
+    >>> task(RunConfig())
+    'manual, LSTM 2×650'
+    >>> task(RunConfig.parse({"model": {"cell": "elman-sigmoid", "num_layers": 1, "tied": False}}))
+    'manual, Elman-sigmoid 1×650, not tied'
+    >>> task(RunConfig.parse({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}))
+    'manual, LSTM 2×650, head mine.heads:Mixture (experts 15)'
+    """
+    if (own := config.own) is not None:
+        return f"{_name(own.task)}, {_name(own.model)}"
+    model = config.model
+    parts = [config.data.name]
+    if config.data.task is not None:
+        parts.append(f"task {config.data.task}")
+    parts.append(f"{_cell(model.cell)} {model.num_layers}×{model.hidden_size}")
+    if model.embedding_size is not None:
+        parts.append(f"embedding {model.embedding_size}")
+    if not model.tied:
+        parts.append("not tied")
+    if model.head is not None:
+        given = ", ".join(f"{name} {_shown(value)}" for name, value in model.head.arguments.items())
+        parts.append(f"head {model.head.kind}" + (f" ({given})" if given else ""))
+    return ", ".join(parts)
+
+
+def _cell(name: str) -> str:
+    if ":" in name:  # package.module:Class
+        return name
+    return name.capitalize() if "-" in name else name.upper()
+
+
+def _name(own: Mapping[str, Any]) -> str:
+    """The name of your own model or task, else its class."""
+    return str(own.get("name") or own.get("class") or "unnamed")
+
+
+def points(configs: Sequence[RunConfig]) -> list[str]:
+    """A label for each point of a task: noise, dropout, and the settings in which it deviates.
+
+    >>> base = {"noise": {"family": "beta", "gamma": 0.2}}
+    >>> configs = [{}, base, base | {"train": {"lr": 10.0}}]
+    >>> points([RunConfig.parse(config) for config in configs])
+    ['no noise', 'beta γ 0.2', 'beta γ 0.2, lr 10']
+    """
+    settings = [_others(config) for config in configs]
+    names = sorted({name for some in settings for name in some})
+    usual = {
+        name: _most_common([some.get(name) for some in settings if name in some or _is_off(name)])
+        for name in names
+    }
+    labels = [
+        ", ".join([_regularized(config), *_deviations(some, usual)])
+        for config, some in zip(configs, settings, strict=True)
+    ]
+    return [
+        label if labels.count(label) == 1 else f"{label}, {point(config)[:8]}"
+        for label, config in zip(labels, configs, strict=True)
+    ]
+
+
+def noise(config: NoiseConfig | None) -> str:
+    """The noise in a few words."""
+    if config is None:
+        return "no noise"
+    spread = f"std {config.std:g}" if config.gamma is None else f"γ {config.gamma:g}"
+    return f"{kind(config)} {spread}"
+
+
+def kind(config: NoiseConfig) -> str:
+    """The noise, whatever its spread."""
+    return f"{'additive ' if config.mode == 'additive' else ''}{config.family}"
+
+
+def is_plain(config: RunConfig) -> bool:
+    """Whether nothing regularizes the model, as far as the settings show it."""
+    return config.noise is None and config.own is None and not regularizers(config)
+
+
+def has_dropout(config: RunConfig) -> bool:
+    """Whether there is dropout anywhere."""
+    return config.model.dropout != DropoutConfig(locked=config.model.dropout.locked)
+
+
+def dropout(config: RunConfig) -> str:
+    """The dropout of input, between the layers and of the output, in a few words.
+
+    >>> dropout(RunConfig.parse({"model": {"dropout": {"input": 0.5, "output": 0.4}}}))
+    'dropout 0.5/0/0.4'
+    """
+    rates = config.model.dropout.input, config.model.dropout.between, config.model.dropout.output
+    if len(set(rates)) == 1:
+        return f"dropout {rates[0]:g}"
+    return "dropout " + "/".join(f"{rate:g}" for rate in rates)
+
+
+def regularizers(config: RunConfig) -> list[str]:
+    """What regularizes the model besides noise, each in a few words.
+
+    >>> model = {"zoneout": {"p_h": 0.025, "p_c": 0.25}, "gate_dropout": {"x": 0.5, "h": 0.4}}
+    >>> config = RunConfig.parse({"model": model, "train": {"terms": {"mine:Slow": 2}}})
+    >>> regularizers(config)
+    ['gate dropout 0.5/0.4', 'zoneout 0.025/0.25', 'mine:Slow 2']
+    """
+    gates, zoneout = config.model.gate_dropout, config.model.zoneout
+    found = [dropout(config)] if has_dropout(config) else []
+    if gates is not None:
+        found.append(f"gate dropout {gates.x:g}/{gates.h:g}")
+    if zoneout is not None:
+        found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
+    return found + [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
+
+
+def _regularized(config: RunConfig) -> str:
+    if config.own is not None:
+        return _name(config.own.model)
+    others = regularizers(config)
+    if others and config.noise is None:
+        return " + ".join(others)
+    return " + ".join([*others, noise(config.noise)])
+
+
+def _others(config: RunConfig) -> dict[str, Any]:
+    """The settings that a label does not show otherwise; of dropout only where there is some."""
+    return {
+        name: value
+        for name, value in comparable(config).settings().items()
+        if name not in _SHOWN
+        and not name.startswith(_SHOWN_SECTIONS)
+        and (has_dropout(config) or not name.startswith("model.dropout"))
+    }
+
+
+def _most_common(values: Sequence[Any]) -> Any:
+    return Counter(map(repr, values)).most_common(1)[0][0]
+
+
+def _is_off(name: str) -> bool:
+    """Whether a setting that is absent is off; noise and dropout have their own words for it."""
+    return not name.startswith(("noise.", "model.dropout."))
+
+
+def _deviations(settings: dict[str, Any], usual: dict[str, Any]) -> list[str]:
+    found = [
+        f"{_called(name)} {_shown(value)}"
+        for name, value in settings.items()
+        if repr(value) != usual[name]
+    ]
+    absent = [name for name in usual if name not in settings and _is_off(name)]
+    return found + [f"no {_called(name)}" for name in absent if usual[name] != repr(None)]
+
+
+def _called(name: str) -> str:
+    """The last part of the name of a setting, as words.
+
+    >>> _called("train.batch_size"), _called("own.model.arguments.H")
+    ('batch size', 'H')
+    """
+    return name.rpartition(".")[2].replace("_", " ")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,14 @@
+"""The parts that a model is assembled from, by name. Nothing here needs torch.
+
+A row gives the class, as ``package.module:Class``. To add a part, write its class and add a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+HEADS: Mapping[str, str] = {"linear": "noisin.models.heads:Dense"}
+TERMS: Mapping[str, str] = {
+    "ar": "noisin.regularizers.terms:ActivationPenalty",
+    "tar": "noisin.regularizers.terms:SlownessPenalty",
+}

@@ -1,0 +1,137 @@
+"""A sequence model for words, notes, counts or values: an encoder, layers, and a head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from noisin.data.batch import Batch
+from noisin.errors import InvalidType, Unsupported
+from noisin.models.base import Head, Loss, State
+from noisin.regularizers.terms import Term, Trace
+
+
+class SequenceModel(nn.Module):
+    """Predicts each target from the inputs up to it: ``p(x_t | z_t)`` with a noisy state z.
+
+    Args:
+        encoder: maps the inputs of a batch to those of the first layer, ``(T, N, F)``.
+        layers: modules ``(x, state) -> (z, state)``: such as :class:`noisin.LSTM`, or any cell
+            wrapped in :class:`noisin.recurrent.unrolled.Unrolled`.
+        head: maps z to a prediction.
+        dropouts: modules ``x -> x``, one before the layers and one after each of them.
+        terms: penalties to add to the loss.
+
+    A state is a tuple of the states of the layers, followed by the memory of the head, if any.
+
+    >>> import torch, noisin
+    >>> from noisin.likelihoods import Bernoulli
+    >>> from noisin.models import Dense, Values
+    >>> model = SequenceModel(Values(88), [noisin.LSTM(88, 10)], Dense(10, 88, Bernoulli()))
+    >>> notes = torch.zeros(6, 2, 88)
+    >>> loss = model.loss(Batch(notes[:-1], notes[1:]))
+    >>> loss.count, loss.mean.shape
+    (10, torch.Size([]))
+    """
+
+    encoder: nn.Module
+    layers: nn.ModuleList
+    head: Head
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        layers: Iterable[nn.Module],
+        head: Head,
+        *,
+        dropouts: Iterable[nn.Module] = (),
+        terms: Sequence[Term] = (),
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.layers = nn.ModuleList(layers)
+        self.head = head
+        self.dropouts = nn.ModuleList(
+            dropouts or [nn.Identity() for _ in range(len(self.layers) + 1)]
+        )
+        self.terms = tuple(terms)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the record of a run recognises the model by: its parts as they are shown."""
+        return {"parts": repr(self).splitlines(), "terms": [repr(term) for term in self.terms]}
+
+    def encode(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
+        """What the head reads, ``(T, N, H)``, and the state of the layers."""
+        trace, state = self._trace(x, state)
+        return trace.read[-1], state
+
+    def forward(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
+        """The prediction of the head for each step, such as natural parameters, and the state."""
+        z, carried = self.encode(x, state)
+        return self.head.predict(z, self._memory(state)), carried
+
+    def loss(self, batch: Batch, state: State = None) -> Loss:
+        """The mean nll of the scored targets, and the terms."""
+        trace, carried = self._trace(batch.x, state)
+        mean, memory = self.head.mean_nll(trace.read[-1], batch, self._memory(state))
+        terms = {term.name: term(trace, batch) for term in self.terms}
+        return Loss(mean, batch.count, terms, _with_memory(carried, memory))
+
+    def log_prob(
+        self, batch: Batch, state: State = None, *, temperature: float = 1.0
+    ) -> tuple[Tensor, State]:
+        """``log p`` of each target, ``(T, N)``, and the state.
+
+        ``temperature`` divides the natural parameters.
+        """
+        z, carried = self.encode(batch.x, state)
+        nll, memory = self.head_at(temperature).nll(z, batch, self._memory(state))
+        return -nll, _with_memory(carried, memory)
+
+    def head_at(self, temperature: float) -> Head:
+        """The head with all natural parameters divided by ``temperature``."""
+        if temperature == 1:
+            return self.head
+        if not hasattr(self.head, "tempered"):
+            raise Unsupported(
+                f"{type(self).__name__}: {type(self.head).__name__} has no method tempered. Use "
+                f"temperature 1."
+            )
+        head: Head = self.head.tempered(temperature)
+        return head
+
+    def _trace(self, x: Tensor, state: State) -> tuple[Trace, State]:
+        z = self.dropouts[0](self.encoder(x))
+        emitted, read, carried = [], [], []
+        parts = zip(self.layers, self.dropouts[1:], self._states(state), strict=True)
+        for layer, dropout, before in parts:
+            h, after = layer(z, before)
+            z = dropout(h)
+            emitted.append(h)
+            read.append(z)
+            carried.append(after)
+        return Trace(tuple(emitted), tuple(read), self.head), tuple(carried)
+
+    def _states(self, state: State) -> Sequence[Any]:
+        """The state of each layer."""
+        if state is None:
+            return (None,) * len(self.layers)
+        if not isinstance(state, tuple | list) or not 0 <= len(state) - len(self.layers) <= 1:
+            got = f"{len(state)} parts" if isinstance(state, tuple | list) else type(state).__name__
+            raise InvalidType(
+                f"{type(self).__name__}: expected a state with one part for each of "
+                f"{len(self.layers)} layers, got {got}. Pass what a previous call returned, or "
+                f"None for zeros."
+            )
+        return state[: len(self.layers)]
+
+    def _memory(self, state: State) -> State:
+        """The memory of the head, if there is one."""
+        return state[-1] if state is not None and len(state) > len(self.layers) else None
+
+
+def _with_memory(carried: tuple[Any, ...], memory: State) -> State:
+    return carried if memory is None else (*carried, memory)

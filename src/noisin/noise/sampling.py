@@ -1,0 +1,82 @@
+"""Randomness inside a module: from which stream, and for which part of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Generator, Tensor, nn
+
+from noisin._util import torch_state
+from noisin.errors import InvalidValue, Unsupported
+from noisin.noise import Bernoulli, Noise
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some columns of a batch: ``size`` of ``total``, from ``start`` on.
+
+    Where processes split a batch, each draws the noise of all columns and keeps its own. So their
+    generators stay alike, and together they have the noise that one process would have.
+    """
+
+    start: int
+    size: int
+    total: int
+
+    def sample(
+        self, noise: Noise, shape: Sequence[int], like: Tensor, generator: Generator | None
+    ) -> Tensor:
+        """Noise ``(..., rows, F)``, where rows are these columns, or K copies of them."""
+        *lead, rows, features = shape
+        if rows % self.size:
+            raise InvalidValue(
+                f"noise: this model has its share of a batch, {self.size} of {self.total} columns, "
+                f"and was given {rows} rows. Give it those columns, or K copies of them."
+            )
+        all_rows = rows // self.size * self.total
+        eps = noise.sample((*lead, all_rows, features), like=like, generator=generator)
+        columns = eps.view(*lead, -1, self.total, features)
+        return columns.narrow(-2, self.start, self.size).reshape(tuple(shape))
+
+
+class Stochastic(nn.Module):
+    """A module that draws noise or masks: from its generator, and for its columns of the batch.
+
+    Everything random inside a model draws here, so that processes that share a batch draw what one
+    process would, and gradient checkpointing recomputes what was drawn or refuses.
+    """
+
+    generator: Generator | None
+    shard: Shard | None = None
+
+    def _draw(self, noise: Noise, shape: Sequence[int], like: Tensor) -> Tensor:
+        # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams
+        # but cannot know of this one: the recomputed noise would not be the noise of the forward.
+        if self.generator is not None and torch_state.in_backward():
+            raise Unsupported(
+                f"{type(self).__name__}: gradient checkpointing recomputes the forward pass, and "
+                f"would draw other noise from the generator given. Leave generator=None (torch's "
+                f"global stream is rewound), or pass the noise as eps."
+            )
+        if self.shard is None:
+            eps = noise.sample(shape, like=like, generator=self.generator)
+        else:
+            eps = self.shard.sample(noise, shape, like, self.generator)
+        if eps.shape != tuple(shape) or eps.dtype != like.dtype:
+            raise InvalidValue(
+                f"{type(noise).__name__}.sample: asked for shape {tuple(shape)} of {like.dtype}, "
+                f"got {tuple(eps.shape)} of {eps.dtype}."
+            )
+        return eps
+
+    def _mask(self, p: float, shape: Sequence[int], like: Tensor) -> Tensor:
+        """A dropout mask, 0 or ``1/(1 - p)``: ``1 + eps`` of Bernoulli noise."""
+        return self._draw(Bernoulli(1 - p), shape, like).add_(1)
+
+
+def set_shard(model: nn.Module, shard: Shard | None) -> None:
+    """Set the columns of the batch that the modules of ``model`` draw noise and masks for."""
+    for module in model.modules():
+        if isinstance(module, Stochastic):
+            module.shard = shard

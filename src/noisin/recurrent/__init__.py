@@ -1,0 +1,1 @@
+"""Recurrent networks with noise: layers, cells, and the kernels that compute them."""

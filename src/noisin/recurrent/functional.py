@@ -1,0 +1,135 @@
+r"""Transition functions, the injection of noise, and the loop over time, in plain torch.
+
+Together they are Algorithm 1 of the paper: at every step compute the clean state
+``h_t = f_W(x_{t-1}, z_{t-1})``, draw ``eps_t`` and emit ``z_t = h_t * (1 + eps_t)``. This is the
+reference that every faster implementation must reproduce.
+
+A transition is a function ``(x, state) -> state`` whose state is a tuple that starts with the
+hidden state, which noise is injected into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Mode = Literal["multiplicative", "additive"]
+Share = Literal["step", "sequence"]
+States = tuple[Tensor, ...]
+State = Any  # a tuple of tensors, or the state of a user's cell
+Step = Callable[[int, Tensor, State], tuple[Tensor, State]]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+}
+
+
+class Weights(NamedTuple):
+    """The weights of one layer in one direction, as torch lays them out."""
+
+    w_ih: Tensor
+    w_hh: Tensor
+    b_ih: Tensor | None = None
+    b_hh: Tensor | None = None
+    w_hr: Tensor | None = None
+
+    def to(self, dtype: torch.dtype) -> Weights:
+        """The same weights in another precision, differentiably."""
+        return Weights(*(None if w is None else w.to(dtype) for w in self))  # type: ignore[arg-type]
+
+    def project(self, x: Tensor) -> Tensor:
+        """The input's part of the gates, ``W_x x + b``: one product for all steps."""
+        return F.linear(x, self.w_ih, self.b_ih)
+
+    def recur(self, h: Tensor) -> Tensor:
+        """The hidden state's part of the gates, ``W_h h + b``."""
+        return F.linear(h, self.w_hh, self.b_hh)
+
+
+def elman(gates_x: Tensor, state: States, w: Weights, activation: str) -> States:
+    """``h = s(W_x x + W_h z)``, with ``gates_x`` the input's part; the state is ``(z,)``."""
+    (z,) = state
+    return (ACTIVATIONS[activation](gates_x + w.recur(z)),)
+
+
+def lstm(gates_x: Tensor, state: States, w: Weights) -> States:
+    """``c = f c + i g``, ``h = o tanh(c)``, the gates reading z; the state is ``(z, c)``."""
+    z, c = state
+    i, f, g, o = (gates_x + w.recur(z)).chunk(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if w.w_hr is None else F.linear(h, w.w_hr)), c
+
+
+def gru(gates_x: Tensor, state: States, w: Weights) -> States:
+    """``h = (1 - u) n + u h_prev``, the gates r, u, n reading z.
+
+    The state is ``(z, h)``: gates read the noisy z and the carry h stays clean. With the state
+    ``(z,)`` the carry is z itself, the literal equation of the paper.
+    """
+    z, carry = state[0], state[-1]
+    r_x, u_x, n_x = gates_x.chunk(3, dim=-1)
+    r_h, u_h, n_h = w.recur(z).chunk(3, dim=-1)
+    r, u = (r_x + r_h).sigmoid(), (u_x + u_h).sigmoid()
+    n = (n_x + r * n_h).tanh()
+    h = (carry - n) * u + n
+    return (h,) * len(state)
+
+
+def inject(h: Tensor, eps: Tensor, mode: Mode) -> Tensor:
+    """Inject centred noise: ``h + eps`` or ``h * (1 + eps)``.
+
+    >>> inject(torch.tensor([2.0, 2.0]), torch.tensor([-1.0, 0.5]), "multiplicative")
+    tensor([0., 3.])
+    """
+    return h + eps if mode == "additive" else h * (1 + eps)
+
+
+def noisy(
+    transition: Callable[[Tensor, States], States],
+    eps: Sequence[Tensor],
+    mode: Mode,
+    masks: Sequence[Tensor] | None = None,
+) -> Step:
+    """The noise-injected step ``g_W`` of Algorithm 1: ``z_t`` is emitted and carried on.
+
+    With masks, the transition reads ``z_{t-1} * m_t``; the rest of the state stays whole.
+    """
+
+    def step(t: int, x: Tensor, state: States) -> tuple[Tensor, States]:
+        if masks is not None:
+            state = (state[0] * masks[t], *state[1:])
+        h, *rest = transition(x, state)
+        z = inject(h, eps[t].to(h.dtype), mode)  # autocast decides the dtype of h
+        return z, (z, *rest)
+
+    return step
+
+
+def scan(
+    step: Step, xs: Sequence[Tensor], state: State, reverse: bool = False
+) -> tuple[list[Tensor], State]:
+    """Run ``step(t, x_t, state) -> (z_t, state)`` over time: all z, in time order, and the state.
+
+    Rows may end early: ``xs[t]`` then has the first rows only, as in a PackedSequence. The other
+    rows keep their state, which is final when time runs forward and initial when it runs backward.
+    """
+    N = len(xs[0])
+    order = range(len(xs))
+    zs: dict[int, Tensor] = {}
+    for t in reversed(order) if reverse else order:
+        n = len(xs[t])
+        if n == N:
+            zs[t], state = step(t, xs[t], state)
+        else:
+            zs[t], active = step(t, xs[t], tuple(s[:n] for s in state))
+            state = tuple(
+                torch.cat([a, s[n:].to(a.dtype)]) for a, s in zip(active, state, strict=True)
+            )
+    return [zs[t] for t in order], state

@@ -1,0 +1,29 @@
+"""The reference: Algorithm 1 as a loop of differentiable torch operations.
+
+Right under every transform of torch, and slow. The kernels must reproduce it; where one cannot run
+(second derivatives, ``torch.func``, ``torch.compile``), this does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from noisin.recurrent import functional
+from noisin.recurrent.functional import States, Weights
+from noisin.recurrent.kernels.plan import Plan
+
+
+def run(
+    plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None = None
+) -> tuple[Tensor, States]:
+    """All z as rows ``(S, H)``, and the final state: ``(z,)`` or ``(z, carry)``."""
+    sizes = list(plan.sizes)
+    assert plan.cell.step is not None
+    transition = partial(plan.cell.step, w=w)
+    masks = None if mask is None else torch.split(mask, sizes)
+    step = functional.noisy(transition, torch.split(eps, sizes), plan.mode, masks)
+    zs, final = functional.scan(step, torch.split(w.project(x), sizes), state, plan.reverse)
+    return torch.cat(zs), final

@@ -1,0 +1,87 @@
+"""Try a freshly compiled kernel.
+
+``python -m noisin.recurrent.kernels.trial LIBRARY`` exits with 0 if it is right.
+
+Every cell, noise, mask, direction and precision, forward and backward, against the reference. The
+shapes are those at the edges of the tiles of the kernel, which states their sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from noisin.recurrent.cell import KERNEL_CELLS, CellSpec
+from noisin.recurrent.functional import Weights
+from noisin.recurrent.kernels import layer, native, reference
+from noisin.recurrent.kernels.native import Tiling
+from noisin.recurrent.kernels.plan import Plan
+
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
+FEATURES = 3
+
+
+def passes() -> bool:
+    """Whether the loaded library reproduces the reference."""
+    generator = torch.Generator().manual_seed(1111)
+    return all(
+        _agrees(Plan(cell, mode, sizes, reverse), H, masked, dtype, generator)  # type: ignore[arg-type]
+        for (cell, mode, reverse, masked), dtype in itertools.product(_kinds(), TOLERANCE)
+        for sizes, H in _shapes(native.tiling(dtype))
+    )
+
+
+def _kinds() -> Iterator[tuple[CellSpec, str, bool, bool]]:
+    """Every cell, noise and direction, and with masks every cell and direction."""
+    for cell, reverse in itertools.product(KERNEL_CELLS.values(), (False, True)):
+        yield cell, "multiplicative", reverse, False
+        yield cell, "additive", reverse, False
+        if cell.masks:
+            yield cell, "multiplicative", reverse, True
+
+
+def _shapes(tiling: Tiling) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The rows of each step, and hidden units, at the edges of chunks, tiles, sums and blocks."""
+    chunk, tall, low, near, block = tiling
+    edges = {*range(1, 2 * low + 2), *range(chunk - tall, chunk + 2)}
+    yield tuple(sorted(edges, reverse=True)), block + 1
+    for H in (1, block // 2 - 1, block // 2 + 1, block, near + 1):
+        yield (tall + 1, tall, tall), H
+
+
+def _agrees(
+    plan: Plan, H: int, masked: bool, dtype: torch.dtype, generator: torch.Generator
+) -> bool:
+    cell, S = plan.cell, sum(plan.sizes)
+
+    def draw(*shape: int) -> Tensor:
+        value = torch.randn(shape, dtype=dtype, generator=generator)
+        return value.div_(math.sqrt(shape[-1])).requires_grad_()
+
+    rows = cell.recurrent * H
+    weights = [draw(rows, FEATURES), draw(rows, H), draw(rows), draw(rows)]
+    x, eps = draw(S, FEATURES), draw(S, H).detach()
+    state = tuple(draw(plan.N, H) for _ in range(2 if cell.carry else 1))
+    inputs = [x, *state, *weights]
+    found = []
+    mask = draw(S, H).detach() if masked else None
+    given = (plan, x, eps, state, Weights(*weights), mask)
+    for z, final in (reference.run(*given), layer.run(*given, compiled=True)):
+        total = (z * z).sum() + sum((s * s).sum() for s in final)
+        gradients = torch.autograd.grad(total, inputs)
+        found.append([t.detach() for t in (z, *final, *gradients)])
+    return all(
+        torch.allclose(a, b, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * float(a.abs().max()))
+        for a, b in zip(*found, strict=True)
+    )
+
+
+if __name__ == "__main__":
+    native.load(Path(sys.argv[1]))
+    sys.exit(0 if passes() else 1)

@@ -1,0 +1,143 @@
+r"""Noise-injected ``RNN``, ``LSTM`` and ``GRU``: torch's modules plus noise.
+
+They subclass torch's, take its arguments, have its parameters and load its ``state_dict``. Without
+noise, in ``eval()`` or with the noise off, torch's own kernel runs. While training they follow
+Algorithm 1 of the paper, ``z_t = f_W(x_{t-1}, z_{t-1}) * (1 + eps_t)``.
+
+Keyword-only arguments, in addition to torch's:
+
+``noise``
+    A noise, None, or a sequence with one (or None) per layer.
+``mode``
+    ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
+``feedback``
+    True: the layer's own recurrence reads the noisy z (weak unbiasedness, Algorithm 1), and the
+    returned state is noisy. False: it reads the clean h, only what is *emitted* is noisy, and
+    torch's kernel computes the states. **The returned h_n is then clean**: a classifier that reads
+    h_n sees no noise, and should read the last output instead.
+``noisy_layers``
+    ``"all"``, ``"last"``, or the numbers of the layers with noise. With ``feedback=False``,
+    ``"last"`` is strong unbiasedness, ``E[z_t] = h_t``. Other layers stay clean even when
+    ``set_noise`` gives the whole model another noise.
+``share``
+    A fresh draw per ``"step"`` (the paper) or one per ``"sequence"``. Shared *and* fed back, noise
+    is not even weakly unbiased.
+``generator``
+    The random stream to draw from; None is torch's global one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noisin._util import checks
+from noisin.recurrent import drop_ins, functional
+from noisin.recurrent.cell import CELLS, CellSpec
+from noisin.recurrent.functional import States
+from noisin.recurrent.injection import Site, setting, warn_of_growth
+from noisin.recurrent.stack import NoisyStack, Pass
+
+
+class RNN(NoisyStack, nn.RNN):
+    """``torch.nn.RNN`` with noise; ``nonlinearity`` may also be the paper's ``"sigmoid"``.
+
+    >>> from noisin import noise
+    >>> rnn = RNN(2, 3, nonlinearity="sigmoid", noise=noise.Gaussian(0.1), mode="additive")
+    >>> z, z_n = rnn(torch.zeros(5, 1, 2))
+    >>> z.shape, torch.equal(z[-1], z_n[0])
+    (torch.Size([5, 1, 3]), True)
+    """
+
+    _torch_arguments = drop_ins.with_nonlinearity(drop_ins.STACK_ARGUMENTS)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Torch takes the nonlinearity as its fourth positional argument too, and knows no sigmoid.
+        positional = len(args) > 3
+        nonlinearity = args[3] if positional else kwargs.get("nonlinearity", "tanh")
+        checks.one_of("RNN: nonlinearity", nonlinearity, tuple(functional.ACTIVATIONS))
+        stand_in = "tanh" if nonlinearity == "sigmoid" else nonlinearity
+        if positional:
+            args = (*args[:3], stand_in, *args[4:])
+        else:
+            kwargs["nonlinearity"] = stand_in
+        super().__init__(*args, **kwargs)
+        self.nonlinearity = nonlinearity
+
+    def extra_repr(self) -> str:
+        """Torch's own line, the nonlinearity and the noise."""
+        return f"{super().extra_repr()}, nonlinearity={self.nonlinearity!r}"
+
+    @property
+    def _cell(self) -> CellSpec:
+        return CELLS[f"elman-{self.nonlinearity}"]
+
+    def _kernel(
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
+    ) -> tuple[Tensor, States]:
+        """Torch has no sigmoid kernel, but tanh serves: ``σ(a) = (1 + tanh(a/2))/2``.
+
+        With ``h = (1 + u)/2``, u has the weights W/2 and U/4 and the bias ``b/2 + U·1/4``.
+        """
+        if self.nonlinearity != "sigmoid":
+            return super()._kernel(first, last, x, state, run)
+        weights = []
+        for d in range(self._directions):
+            w = self._weights(run, first * self._directions + d)
+            b = w.w_hh.sum(dim=1) / 4
+            if w.b_ih is not None and w.b_hh is not None:
+                b = b + (w.b_ih + w.b_hh) / 2
+            weights += [w.w_ih / 2, w.w_hh / 4, b, torch.zeros_like(b)]
+        start = (2 * state[0] - 1,)
+        u, (u_n,) = self._call_kernel("rnn_tanh", x, run.layout, start, weights, True, 1)
+        return (1 + u) / 2, ((1 + u_n) / 2,)
+
+
+class LSTM(NoisyStack, nn.LSTM):
+    """``torch.nn.LSTM`` with noise on the hidden state; the memory cell c stays clean.
+
+    >>> from noisin import noise
+    >>> lstm = LSTM(2, 3, num_layers=2, noise=noise.Gaussian(1.1))
+    >>> x = torch.randn(5, 1, 2)
+    >>> torch.equal(lstm(x)[0], lstm(x)[0])
+    False
+    >>> _ = lstm.eval()
+    >>> torch.equal(lstm(x)[0], lstm(x)[0])
+    True
+    """
+
+    @property
+    def _cell(self) -> CellSpec:
+        return CELLS["lstm"]
+
+
+class GRU(NoisyStack, nn.GRU):
+    """``torch.nn.GRU`` with noise.
+
+    A GRU's h is both its memory and its output. With ``site="read"`` the gates and the output read
+    the noisy ``z = h * (1 + eps)`` while the carry stays clean, like the LSTM's c, so that noise
+    does not accumulate along it; **the returned state is that carry**. ``site="state"`` is the
+    literal equation, ``z = (1 + eps) * ((1 - u) n + u z_prev)``: it can explode, and warns. Without
+    feedback the two are the same.
+    """
+
+    site: Site = setting("site")
+
+    def __init__(self, *args: Any, site: Site = "read", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.site = site
+        self._warn_of_risks()
+
+    def _warn_of_risks(self) -> None:
+        if self.site == "state":
+            warn_of_growth(self, "use site='read', which keeps the carry clean")
+
+    def extra_repr(self) -> str:
+        """Torch's own line, the noise and its site."""
+        return f"{super().extra_repr()}, site={self.site!r}"
+
+    @property
+    def _cell(self) -> CellSpec:
+        return CELLS["gru"].at(self.site)

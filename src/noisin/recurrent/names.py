@@ -1,0 +1,20 @@
+"""The names of the cells and the class of each, readable without torch.
+
+A cell is one class and one row here. Classes that run whole sequences, such as ``noisin.LSTM``,
+have kernels, whose facts are in :mod:`noisin.recurrent.cell`. Any other class is constructed as
+``Class(input_size, hidden_size)``, called as ``(x, state) -> state`` and run step by step by
+``noisin.Unrolled``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CELL_CLASSES: Mapping[str, str] = {
+    "lstm": "noisin.recurrent.modules:LSTM",
+    "gru": "noisin.recurrent.modules:GRU",
+    "elman-tanh": "noisin.recurrent.modules:RNN",
+    "elman-sigmoid": "noisin.recurrent.modules:RNN",
+    "elman-relu": "noisin.recurrent.modules:RNN",
+}
+CELL_NAMES = tuple(CELL_CLASSES)

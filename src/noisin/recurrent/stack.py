@@ -1,0 +1,355 @@
+"""A stack of recurrent layers with noise: what ``RNN``, ``LSTM`` and ``GRU`` have in common.
+
+The stack is cut into spans, so that noise only occurs at the end of one. A layer whose noise is fed
+back, or whose recurrence reads through a mask, is a span by itself, run by
+:mod:`noisin.recurrent.kernels`. All other spans are as long as possible and run by torch's kernel,
+with noise on what it emits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import _VF, Generator, Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from noisin._util import checks, torch_state
+from noisin.errors import InvalidValue, Unsupported
+from noisin.noise import Noise
+from noisin.recurrent import drop_ins, functional, kernels
+from noisin.recurrent.cell import CellSpec
+from noisin.recurrent.functional import Mode, Share, States, Weights
+from noisin.recurrent.injection import Injected, Injection, NoisyLayers, setting
+from noisin.recurrent.kernels import Plan
+from noisin.recurrent.layout import Layout
+
+Input = Tensor | PackedSequence
+# The noise of a layer, (*lead, directions · H_out), in the dtype and on the device of a tensor.
+NoiseOf = Callable[[int, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one forward pass runs with.
+
+    ``weights`` are those of each layer and direction, as ``all_weights``; the mask is
+    ``(layers · directions, *lead, H_out)``.
+    """
+
+    layout: Layout
+    layers: Collection[int]  # that have noise
+    noise: NoiseOf
+    weights: Sequence[Sequence[Tensor]]
+    mask: Tensor | None = None
+
+
+class NoisyStack(Injected, nn.RNNBase):
+    """Torch's stack of recurrent layers with noise on the hidden state of each, or of the last."""
+
+    noisy_layers: NoisyLayers = setting("layers")
+    _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.STACK_ARGUMENTS
+
+    def __init__(
+        self,
+        *args: Any,
+        noise: Noise | Sequence[Noise | None] | None = None,
+        mode: Mode = "multiplicative",
+        feedback: bool = True,
+        noisy_layers: NoisyLayers = "all",
+        share: Share = "step",
+        generator: Generator | None = None,
+        **kwargs: Any,
+    ) -> None:
+        name = type(self).__name__
+        drop_ins.torch_arguments(name, self._torch_arguments, args, kwargs)
+        super().__init__(*args, **kwargs)
+        self._configure(
+            Injection(noise, mode, feedback, noisy_layers, share, generator=generator, owner=name)
+        )
+
+    def _require(self, injection: Injection) -> None:
+        injection.require_layers(self.num_layers)
+
+    def extra_repr(self) -> str:
+        """Torch's own line and the noise."""
+        return f"{super().extra_repr()}, {self._noise_repr()}, noisy_layers={self.noisy_layers!r}"
+
+    def forward(
+        self,
+        input: Input,
+        hx: Any = None,
+        *,
+        eps: Tensor | None = None,
+        weights: Mapping[str, Tensor] | None = None,
+        read_mask: Tensor | None = None,
+    ) -> Any:
+        """Torch's ``forward``, with noise while training.
+
+        Args:
+            input: ``(T, N, F)``, ``(N, T, F)``, ``(T, F)`` or a PackedSequence, as torch's.
+            hx: the initial state, as torch's.
+            eps: the caller's centred noise, ``(num_layers · num_directions, T, N, H_out)``
+                in the order of torch's h_n whatever ``batch_first`` is (without N for unbatched
+                input). It is applied whenever given, in eval() too, in the caller's batch order and
+                in absolute time, for the reverse direction as well. Padding and the slices of
+                layers without noise are ignored.
+            weights: tensors to use in place of parameters, by name, such as
+                ``{"weight_hh_l0": w}``. Parameters that are not named are used as they are.
+                Gradients flow to the tensors, not to the parameters that they replace.
+            read_mask: a factor on what each recurrence reads of its previous hidden state: the
+                gates read ``z_{t-1} * m_t``, while an LSTM's c and a GRU's carry stay whole. Its
+                shape is that of ``eps``, or has T = 1 for one mask per sequence. It is applied
+                whenever given.
+
+        Returns:
+            The noisy output z and the state that the recurrence carries on, laid out as torch's.
+        """
+        name = type(self).__name__
+        drop_ins.sequence_input(name, input)
+        if hx is not None:
+            checks.state_parts(name, hx, len(self._state_sizes))
+        noisy = eps is not None or self._noise_acts()
+        plain = not noisy and weights is None and read_mask is None
+        if plain and self._cell.torch_kernel is not None:
+            return super().forward(input, hx)
+        layout = Layout.of(input, self.batch_first)
+        layers = self._injecting_layers(eps is not None) if noisy else []
+        like = layout.enter(input)
+        noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
+        mask = None if read_mask is None else self._given_mask(read_mask, layout, like)
+        return self._run(input, hx, Pass(layout, layers, noise, self._replaced(weights), mask))
+
+    def sample_eps(self, input: Input) -> Tensor:
+        """Draw the noise of one forward pass, as ``forward`` takes it: to use a draw twice.
+
+        The same seed gives what ``forward`` would draw, except for the dropout in between. Layers
+        without noise and padding have zeros.
+        """
+        drop_ins.sequence_input(type(self).__name__, input)
+        layout = Layout.of(input, self.batch_first)
+        like, layers = layout.enter(input), self._injecting_layers(given=False)
+        shape = (*layout.lead, self._directions * self._output_size)
+        draw = self._drawn(layout)
+        drawn = [
+            draw(layer, like) if layer in layers else like.new_zeros(shape)
+            for layer in range(self.num_layers)
+        ]
+        return layout.leave_steps(
+            torch.stack([part for eps in drawn for part in eps.chunk(self._directions, dim=-1)])
+        )
+
+    # Which layers inject what
+
+    def _injecting_layers(self, given: bool) -> list[int]:
+        """The layers with noise."""
+        return self.injection.places(self.num_layers, given)
+
+    def _noise_acts(self) -> bool:
+        return super()._noise_acts() and bool(self._injecting_layers(given=False))
+
+    def _given(self, eps: Tensor, layout: Layout, layers: list[int], like: Tensor) -> NoiseOf:
+        D = self._directions
+        used = [layer * D + d for layer in layers for d in range(D)]
+        given = drop_ins.given_noise(
+            type(self).__name__, eps, layout, self.num_layers * D, self._output_size, used, like
+        )
+        return lambda layer, like: _concatenated([given[layer * D + d].to(like) for d in range(D)])
+
+    def _drawn(self, layout: Layout) -> NoiseOf:
+        def draw(layer: int, like: Tensor) -> Tensor:
+            if self.shard is not None and layout.packed is not None:
+                raise Unsupported(
+                    f"{type(self).__name__}: where processes share a batch, noise is drawn by "
+                    f"column, and a PackedSequence has none. Pad the sequences."
+                )
+            law = self.injection.laws(self.num_layers)[layer]
+            assert law is not None
+            lead = layout.lead if self.share == "step" else (layout.N,)
+            shape = (*lead, self._output_size)
+            eps = _concatenated([self._draw(law, shape, like) for _ in range(self._directions)])
+            return eps if self.share == "step" else layout.hold(eps)
+
+        return draw
+
+    def _given_mask(self, read_mask: Tensor, layout: Layout, like: Tensor) -> Tensor:
+        if not self._cell.masks:
+            raise Unsupported(
+                f"{type(self).__name__}: read_mask is a factor on what the gates read and leaves "
+                f"the carry whole, and with site='state' the two are one. Use site='read'."
+            )
+        layers = self.num_layers * self._directions
+        return drop_ins.read_mask(
+            type(self).__name__, read_mask, layout, layers, self._output_size, like
+        )
+
+    def _replaced(self, weights: Mapping[str, Tensor] | None) -> Sequence[Sequence[Tensor]]:
+        """The weights of each layer and direction, those that are given in place of parameters."""
+        if weights is None:
+            return self.all_weights
+        own = {name: getattr(self, name) for name in self._flat_weights_names}
+        drop_ins.given_weights(type(self).__name__, weights, own)
+        return [[{**own, **weights}[name] for name in names] for names in self._all_weights]
+
+    # Running the stack
+
+    def _run(self, input: Input, hx: Any, run: Pass) -> tuple[Input, Any]:
+        x = run.layout.enter(input)
+        state = self._initial_state(x, hx, run.layout)
+        D = self._directions
+        finals: list[States] = []
+        for first, last in self._spans(run.layers, run.mask is not None):
+            part = tuple(s[first * D : (last + 1) * D] for s in state)
+            emit = self._emit if last in run.layers else self._clean
+            x, final = emit(first, last, x, part, run)
+            if last < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+            finals.append(final)
+        leave = run.layout.leave_state
+        state_n = tuple(leave(torch.cat(part)) for part in zip(*finals, strict=True))
+        return run.layout.leave(x), state_n if len(state_n) > 1 else state_n[0]
+
+    def _emit(
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
+    ) -> tuple[Tensor, States]:
+        """Layers of which the last is noisy: what that one emits, before any dropout."""
+        if self.feedback:
+            return self._loop(last, x, state, run, run.noise)
+        h, final = self._clean(first, last, x, state, run)
+        return functional.inject(h, run.noise(last, h), self.noise_mode), final
+
+    def _clean(
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
+    ) -> tuple[Tensor, States]:
+        """Layers without noise, by torch's kernel unless their recurrence reads through a mask."""
+        if run.mask is None:
+            return self._kernel(first, last, x, state, run)
+        return self._loop(last, x, state, run, None)
+
+    def _spans(self, layers: Collection[int], masked: bool = False) -> list[tuple[int, int]]:
+        """Cut the stack into (first, last) layers."""
+        spans: list[tuple[int, int]] = []
+        first = 0
+        single = masked or self._cell.torch_kernel is None
+        for layer in range(self.num_layers):
+            loop_follows = self.feedback and layer + 1 in layers
+            end = layer == self.num_layers - 1 or layer in layers or loop_follows
+            if end or single:
+                spans.append((first, layer))
+                first = layer + 1
+        return spans
+
+    def _initial_state(self, x: Tensor, hx: Any, layout: Layout) -> States:
+        layers = self.num_layers * self._directions
+        if hx is None:
+            state = tuple(x.new_zeros(layers, layout.N, size) for size in self._state_sizes)
+        else:
+            name = type(self).__name__
+            state = drop_ins.initial_state(name, hx, layout, layers, self._state_sizes, x)
+        self._update_flat_weights()
+        self.check_input(x, None if layout.packed is None else layout.packed.batch_sizes)
+        weight = self._flat_weights[0]
+        if weight is not None and x.device != weight.device:
+            raise InvalidValue(
+                f"{type(self).__name__}: expected an input on {weight.device}, as the weights, got "
+                f"one on {x.device}. Move it with .to()."
+            )
+        return state
+
+    def _loop(
+        self, layer: int, x: Tensor, state: States, run: Pass, noise: NoiseOf | None
+    ) -> tuple[Tensor, States]:
+        """One layer whose recurrence reads noise or a mask: Algorithm 1, in each direction."""
+        D, layout = self._directions, run.layout
+        weights = [self._weights(run, layer * D + d) for d in range(D)]
+        low = torch_state.autocast_dtype(x)
+        if low is not None and self._casts_state(layout, x.device):
+            x, state = x.to(low), tuple(s.to(low) for s in state)
+            weights = [w.to(low) for w in weights]
+        rows = x.flatten(0, -2)
+        mode: Mode = "additive" if noise is None else self.noise_mode
+        if noise is None:
+            eps: Sequence[Tensor] = [state[0].new_zeros(len(rows), self._output_size)] * D
+        else:
+            eps = noise(layer, state[0]).flatten(0, -2).chunk(D, dim=-1)
+        zs, finals = [], []
+        for d in range(D):
+            plan = Plan(self._cell, mode, layout.sizes, reverse=d == 1)
+            start = tuple(s[d] for s in state * 2)[: 1 + self._cell.carry]  # a GRU carries z
+            mask = None if run.mask is None else run.mask[layer * D + d].flatten(0, -2).to(state[0])
+            z, final = kernels.run(plan, rows, eps[d], start, weights[d], mask)
+            zs.append(z)
+            finals.append(final[-len(state) :])
+        z = _concatenated(zs)
+        return z.view(*layout.lead, z.shape[-1]), tuple(
+            torch.stack(s) for s in zip(*finals, strict=True)
+        )
+
+    def _kernel(
+        self, first: int, last: int, x: Tensor, state: States, run: Pass
+    ) -> tuple[Tensor, States]:
+        """Clean layers, by torch's kernel."""
+        D = self._directions
+        weights = [w for k in range(first * D, (last + 1) * D) for w in run.weights[k]]
+        kernel, count = self._cell.torch_kernel, last - first + 1
+        assert kernel is not None
+        return self._call_kernel(kernel, x, run.layout, state, weights, self.bias, count)
+
+    def _call_kernel(
+        self,
+        name: str,
+        x: Tensor,
+        layout: Layout,
+        state: States,
+        weights: list[Tensor],
+        bias: bool,
+        num_layers: int,
+    ) -> tuple[Tensor, States]:
+        kernel = getattr(_VF, name)
+        hx = state if len(state) > 1 else state[0]
+        options = (weights, bias, num_layers, self.dropout, self.training, self.bidirectional)
+        if layout.packed is None:
+            output, *final = kernel(x, hx, *options, False)
+        else:
+            output, *final = kernel(x, layout.packed.batch_sizes, hx, *options)
+        return output, tuple(final)
+
+    # The cell and its sizes
+
+    @property
+    def _cell(self) -> CellSpec:
+        raise NotImplementedError
+
+    @property
+    def _state_sizes(self) -> tuple[int, ...]:
+        return (self._output_size, self.hidden_size)[: len(self._cell.state)]
+
+    def _casts_state(self, layout: Layout, device: torch.device) -> bool:
+        """Whether torch's kernel would take the state in the dtype of the products.
+
+        The two differ under autocast only. Fused kernels want all in one dtype; on a CPU most
+        cells are composed of single operations, which keep the state as it came.
+        """
+        fused = self._cell.fused and self.proj_size == 0
+        return device.type != "cpu" or (fused and layout.packed is None)
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def _output_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def _weights(self, run: Pass, k: int) -> Weights:
+        w_ih, w_hh, *rest = run.weights[k]
+        b_ih, b_hh = rest[:2] if self.bias else (None, None)
+        return Weights(w_ih, w_hh, b_ih, b_hh, rest[-1] if self.proj_size else None)
+
+
+def _concatenated(directions: list[Tensor]) -> Tensor:
+    """Features side by side; a single direction is not copied."""
+    return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)

@@ -1,0 +1,165 @@
+"""The general dropout LSTM of the paper: masks on the eight products inside the gates."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from noisin._util import arguments, checks
+from noisin.errors import InvalidValue
+from noisin.noise.sampling import Stochastic
+from noisin.recurrent import drop_ins
+
+GATES = 4  # input, forget, cell, output: torch's order
+
+
+def check_rate(name: str, p: float) -> None:
+    """Raise unless ``p`` is a probability below one."""
+    if isinstance(p, bool) or not isinstance(p, float | int) or not 0 <= p < 1:
+        raise InvalidValue(
+            f"{name} is a probability and must lie in [0, 1), got {p!r}. Use 0 to turn it off."
+        )
+
+
+class Masks(NamedTuple):
+    """Scaled masks (0 or ``1/(1 - p)``) for the products with x and with h; None drops nothing.
+
+    Their shape is ``(..., 4, size)``, or ``(..., 1, size)`` where the gates share one.
+    """
+
+    x: Tensor | None
+    h: Tensor | None
+
+
+class DropoutLSTMCell(Stochastic, nn.LSTMCell):
+    r"""``torch.nn.LSTMCell`` with dropout on the products ``W_x x`` and ``W_h h`` of each gate.
+
+    The paper's general form, for each gate g of i, f, c, o,
+
+    .. math:: W_{xg} x \odot \epsilon^{xg} + W_{hg} h \odot \epsilon^{hg}.
+
+    Masks are fresh at every step and scaled to mean one. Because of the nonlinearities that follow,
+    this is *biased*: it does not preserve the LSTM on average. The parameters are torch's.
+
+    Args:
+        input_size, hidden_size, bias, device, dtype: torch's.
+        p_x: the drop rate of the products with x.
+        p_h: the drop rate of the products with h.
+        site: ``"after"``, the paper's: the mask is on the product, ``(W x) * m``; or ``"before"``,
+            Zaremba's: it is on the vector, ``W (x * m)``.
+        shared: whether the four gates share one mask, or (the paper) each has its own.
+        generator: the random stream to draw from; None is torch's global one.
+
+    Zaremba's dropout is ``site="before", shared=True, p_h=0``. The paper calls it the special case
+    of its form with ``p_h = 0``, which is true only up to the site.
+
+    >>> cell = DropoutLSTMCell(2, 3, p_x=0.5, p_h=0.4)
+    >>> h, c = cell(torch.zeros(1, 2))
+    >>> h.shape
+    torch.Size([1, 3])
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        p_x: float = 0.0,
+        p_h: float = 0.0,
+        site: Literal["before", "after"] = "after",
+        shared: bool = False,
+        generator: Generator | None = None,
+        **kwargs: Any,
+    ) -> None:
+        drop_ins.torch_arguments(type(self).__name__, drop_ins.CELL_ARGUMENTS, args, kwargs)
+        super().__init__(*args, **kwargs)
+        check_rate("DropoutLSTMCell: p_x", p_x)
+        check_rate("DropoutLSTMCell: p_h", p_h)
+        checks.one_of("DropoutLSTMCell: site", site, ("before", "after"))
+        checks.one_of("DropoutLSTMCell: shared", shared, (True, False))
+        checks.require_generator("DropoutLSTMCell", generator)
+        self.p_x = p_x
+        self.p_h = p_h
+        self.site = site
+        self.shared = shared
+        self.generator = generator
+
+    def forward(
+        self,
+        x: Tensor,
+        state: tuple[Tensor, Tensor] | None = None,
+        *,
+        masks: Masks | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """One step. ``masks`` are the caller's, applied whenever given, in eval() too."""
+        drop_ins.cell_step(self, x, *drop_ins.torch_cell(self, x, state))
+        if masks is None and not self.training:
+            return super().forward(x, state)
+        if state is None:
+            zeros = x.new_zeros(*x.shape[:-1], self.hidden_size)
+            state = (zeros, zeros)
+        h, c = state
+        if masks is None:
+            masks = self.sample_masks(x)
+        else:
+            self._check_masks(masks, x)
+        i, f, g, o = (
+            self._product(x, self.weight_ih, self.bias_ih, masks.x)
+            + self._product(h, self.weight_hh, self.bias_hh, masks.h)
+        ).unbind(-2)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+    def sample_masks(self, x: Tensor) -> Masks:
+        """Fresh masks for one step."""
+        drop_ins.cell_step(self, x)
+        gates = 1 if self.shared else GATES
+        x_mask, h_mask = (
+            # Drawn with the rows in dimension -2, as for all that processes may share.
+            self._mask(p, (gates, *x.shape[:-1], size), x).movedim(0, -2) if p else None
+            for size, p in zip(self._mask_sizes, (self.p_x, self.p_h), strict=True)
+        )
+        return Masks(x_mask, h_mask)
+
+    @property
+    def _mask_sizes(self) -> tuple[int, int]:
+        return (
+            self.hidden_size if self.site == "after" else self.input_size,
+            self.hidden_size,
+        )
+
+    def _check_masks(self, masks: Masks, x: Tensor) -> None:
+        name = "DropoutLSTMCell"
+        arguments.instance(f"{name}: masks", masks, Masks, "Draw them with cell.sample_masks(x).")
+        for what, mask, size in zip(("x", "h"), masks, self._mask_sizes, strict=True):
+            if mask is None:
+                continue
+            checks.require_real(f"{name}: masks", **{what: mask})
+            checks.require_one_kind(f"{name}: masks", **{what: mask}, input=x)
+            expected = [(*x.shape[:-1], gates, size) for gates in (GATES, 1)]
+            if mask.shape not in expected:
+                raise InvalidValue(
+                    f"{name}: expected a mask of {what} of shape {expected[0]}, or {expected[1]} "
+                    f"where the gates share one, got {tuple(mask.shape)}."
+                )
+
+    def _product(
+        self, v: Tensor, weight: Tensor, bias: Tensor | None, mask: Tensor | None
+    ) -> Tensor:
+        """``W v`` of the four gates, ``(..., 4, H)``, masked, plus the bias."""
+        if mask is None or self.site == "after":
+            product = F.linear(v, weight).view(*v.shape[:-1], GATES, self.hidden_size)
+            product = product if mask is None else product * mask
+        else:
+            masked = (v.unsqueeze(-2) * mask).expand(*v.shape[:-1], GATES, v.shape[-1])
+            per_gate = weight.view(GATES, self.hidden_size, -1)
+            product = torch.einsum("...gi,ghi->...gh", masked, per_gate)
+        return product if bias is None else product + bias.view(GATES, self.hidden_size)
+
+    def extra_repr(self) -> str:
+        """Torch's own line and the dropout."""
+        return (
+            f"{super().extra_repr()}, p_x={self.p_x}, p_h={self.p_h}, site={self.site!r}, "
+            f"shared={self.shared}"
+        )

@@ -1,0 +1,102 @@
+"""Zoneout (Krueger et al., 2017): units that keep their previous value at random."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from noisin._util import checks
+from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.noise.sampling import Stochastic
+from noisin.recurrent import drop_ins
+from noisin.recurrent.cells import Cell, GRUCell
+from noisin.recurrent.functional import State
+from noisin.regularizers.cells import check_rate
+
+
+class Zoneout(Stochastic):
+    r"""Any cell whose hidden state and memory keep, per unit, their previous value at random.
+
+    While training, ``h_t = m h_{t-1} + (1 - m) h~_t`` with ``m ~ Bernoulli(p_h)``, and likewise c;
+    in ``eval()`` m is replaced by its mean.
+
+    Args:
+        cell: ``(x, state) -> state``, with a tensor h or a pair (h, c) for its state.
+        p_h: the probability that a unit of h keeps its value.
+        p_c: the probability that a unit of c does; zero for a cell without one.
+        generator: the random stream to draw from; None is torch's global one.
+
+    Noise around zoneout, ``Noisy(Zoneout(...))``, multiplies along the values that are kept.
+
+    >>> cell = Zoneout(torch.nn.LSTMCell(2, 3), p_h=0.05, p_c=0.5)
+    >>> h, c = cell(torch.zeros(1, 2))
+    >>> h.shape
+    torch.Size([1, 3])
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        p_h: float = 0.0,
+        p_c: float = 0.0,
+        *,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_rate("Zoneout: p_h", p_h)
+        check_rate("Zoneout: p_c", p_c)
+        checks.require_cell("Zoneout", cell)
+        checks.require_generator("Zoneout", generator)
+        if isinstance(cell, GRUCell) and cell.site == "read":
+            raise Unsupported(
+                "Zoneout: a GRUCell with site='read' has the pair (z, h) for its state, two forms "
+                "of one value, which zoneout would keep or replace separately. Use site='state'."
+            )
+        self.cell = cell
+        self.p_h = p_h
+        self.p_c = p_c
+        self.generator = generator
+
+    def forward(self, x: Tensor, state: State = None) -> State:
+        """One step of the cell, of which some units are undone."""
+        drop_ins.known_cell(self.cell, x, state)
+        new = self.cell(x, state)
+        if isinstance(new, Tensor):
+            if self.p_c:
+                raise InvalidValue(
+                    f"Zoneout: p_c = {self.p_c} is for a memory c, and {type(self.cell).__name__} "
+                    f"has none. Use p_h alone."
+                )
+            return self._keep(state, new, self.p_h)
+        rates = (self.p_h, self.p_c)
+        if (
+            not isinstance(new, tuple | list)
+            or len(new) != len(rates)
+            or not all(isinstance(part, Tensor) for part in new)
+        ):
+            kinds = [type(part).__name__ for part in new] if isinstance(new, tuple | list) else []
+            raise InvalidValue(
+                f"Zoneout: expected {type(self.cell).__name__} to return a state h or (h, c), got "
+                f"{type(new).__name__}{f' of {len(kinds)}: {kinds}' if kinds else ''}."
+            )
+        old = (None,) * len(new) if state is None else state
+        if not isinstance(old, tuple | list) or len(old) != len(new):
+            raise InvalidType(
+                f"Zoneout: expected a state (h, c), as {type(self.cell).__name__} returns, got "
+                f"{type(state).__name__}. Pass what a previous call returned, or None."
+            )
+        kept = [self._keep(o, n, p) for o, n, p in zip(old, new, rates, strict=True)]
+        return type(new)(*kept) if hasattr(new, "_fields") else tuple(kept)
+
+    def _keep(self, old: Tensor | None, new: Tensor, p: float) -> Tensor:
+        if p == 0:
+            return new
+        if old is None:
+            old = torch.zeros_like(new)
+        if not self.training:
+            return torch.lerp(new, old, p)
+        return torch.where(self._mask(p, new.shape, new) == 0, old, new)
+
+    def extra_repr(self) -> str:
+        """The rates."""
+        return f"p_h={self.p_h}, p_c={self.p_c}"

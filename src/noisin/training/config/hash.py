@@ -1,0 +1,48 @@
+"""The settings that can change a result, and their hash, which identifies a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from noisin._util.settings import leave_out
+
+_WITHOUT_EFFECT = {"data": {"folder"}, "train": {"save_minutes", "save_steps", "tensorboard"}}
+_LIMITS = {"epochs", "tokens", "minutes", "patience"}
+
+# Optional settings by dotted name, with the value that means "off". With that value they are left
+# out of the hash and of config.json, so that runs from before a setting existed keep their
+# identity. Add a new setting here; its default must be that value.
+ABSENT: dict[str, Any] = {
+    "data.task": None,
+    "model.zoneout": None,
+    "model.gate_dropout": None,
+    "model.head": None,
+    "train.terms": {},
+    "own": None,
+}
+
+
+def dump(config: BaseModel, exclude: dict[str, set[str]] | None = None) -> dict[str, Any]:
+    """The settings as JSON values, without the optional ones that are off."""
+    settings = config.model_dump(mode="json", exclude=exclude)
+    for name, off in ABSENT.items():
+        leave_out(settings, name, off)
+    return settings
+
+
+def effective(config: BaseModel, limits: bool) -> dict[str, Any]:
+    """The settings that can change a result, with or without the limits."""
+    without = {name: set(fields) for name, fields in _WITHOUT_EFFECT.items()}
+    if not limits:
+        without["train"] |= _LIMITS
+    return dump(config, without)
+
+
+def sha256(settings: dict[str, Any]) -> str:
+    """The sha256 of settings, independent of their order."""
+    canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

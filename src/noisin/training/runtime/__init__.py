@@ -1,0 +1,1 @@
+"""The runtime of a run: device, processes, signals, time, progress."""

@@ -1,0 +1,179 @@
+"""Data-parallel training in several processes that ``torchrun`` starts.
+
+::
+
+    torchrun --nproc-per-node 2 -m noisin train ptb-medium-gaussian
+
+Each process has some columns of the batch. All processes draw noise and dropout for the whole batch
+from generators in the same state, and each uses the slice of its columns; gradients are averaged.
+Thus losses and weights equal those of a single process, except for the rounding of sums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+
+from noisin._util import states
+from noisin.data import Batch
+from noisin.errors import InvalidValue, Unsupported
+from noisin.noise.sampling import Shard, set_shard
+from noisin.training.runtime.workers import Workers
+
+
+@contextmanager
+def connected(device: str = "cpu") -> Iterator[Workers]:
+    """The processes that torchrun started, or this process alone.
+
+    Args:
+        device: ``"cuda"`` uses NCCL and one device per process; otherwise gloo is used.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Workers()
+        return
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    with _together():
+        store, rank, count = next(rendezvous("env://"))
+        store = _fresh(store, rank, count)
+        backend = "nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+    try:
+        yield Processes(torch.device(device))
+    finally:
+        dist.destroy_process_group()
+
+
+def _fresh(store: Any, rank: int, count: int) -> Any:
+    """The part of the store that belongs to exactly the processes that are alive now.
+
+    Torchrun keeps its store when it restarts processes. The store then contains the addresses of
+    the dead ones, and torch would try to connect to them. Therefore each process publishes a unique
+    name, and the hash of all names is the prefix, once every process has seen the same names.
+    """
+    own = uuid.uuid4().hex
+    store.set(f"noisin/{rank}", own)
+    while True:
+        names = b"".join(store.get(f"noisin/{r}") for r in range(count))
+        session = f"noisin/{hashlib.sha256(names).hexdigest()}"
+        store.set(f"{session}/{rank}", own)
+        if store.check([f"{session}/{r}" for r in range(count)]):
+            return dist.PrefixStore(session, store)  # type: ignore[attr-defined]
+        time.sleep(0.02)
+
+
+class Processes(Workers):
+    """The processes of torch's default group; rank 0 is the main process.
+
+    Args:
+        device: the device of the tensors that the processes exchange.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.rank, self.count = dist.get_rank(), dist.get_world_size()
+        self.main = self.rank == 0
+        self.device = device
+        self._shard = Shard(0, 0, 0)
+
+    def split(self, model: nn.Module, batch: Batch) -> None:
+        """Set which columns of a batch belong to this process."""
+        total = batch.x.shape[1]
+        start, stop = (total * rank // self.count for rank in (self.rank, self.rank + 1))
+        uneven = total % self.count != 0 and batch.carries  # states are gathered by column
+        if uneven or start == stop:
+            raise InvalidValue(
+                f"training: a batch of {total} columns cannot be split evenly among {self.count} "
+                f"processes. Choose a train.batch_size that is a multiple of {self.count}."
+            )
+        self._shard = Shard(start, stop - start, total)
+        set_shard(model, self._shard)
+
+    def share(self, model: nn.Module, batch: Batch) -> Batch:
+        """The columns of a batch that belong to this process."""
+        if batch.x.shape[1] != self._shard.total:
+            self.split(model, batch)
+        return batch.columns(slice(self._shard.start, self._shard.start + self._shard.size))
+
+    def weight(self, own: int, total: int) -> float:
+        """The weight of this process's mean over ``own`` targets in the mean over all."""
+        return own * self.count / total
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their means over the processes."""
+        with _together():
+            works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+            for work in works:
+                work.wait()
+        torch._foreach_div_(list(tensors), self.count)
+
+    def gather(self, carried: Any) -> Any:
+        """The carried state of all columns, in order; K samples side by side."""
+
+        def gathered(state: Tensor) -> Tensor:
+            parts = [torch.empty_like(state) for _ in range(self.count)]
+            with _together():
+                dist.all_gather(parts, state.contiguous())
+            joined: Tensor = states.join(parts, self._shard.size)
+            return joined
+
+        return states.map(gathered, carried)
+
+    def scatter(self, carried: Any) -> Any:
+        """This process's part of the carried state of all columns."""
+        own = slice(self._shard.start, self._shard.start + self._shard.size)
+        return states.columns(carried, own, self._shard.total)
+
+    def agree(self, request: int) -> int:
+        """The maximum over all processes."""
+        shared = torch.tensor(request, device=self.device)
+        with _together():
+            dist.all_reduce(shared, dist.ReduceOp.MAX)
+        return int(shared)
+
+    def tell(self, value: float) -> float:
+        """Broadcast the value of the main process."""
+        shared = torch.tensor(value, dtype=torch.float64, device=self.device)
+        with _together():
+            dist.broadcast(shared, src=0)
+        return float(shared)
+
+    @contextmanager
+    def main_first(self) -> Iterator[None]:
+        """Run a block in the main process, then in the others; if it fails, all of them stop."""
+        if not self.main:
+            if self.agree(0):
+                raise Unsupported(
+                    f"training: process {self.rank} stopped because the main process failed. See "
+                    f"its message for the reason."
+                )
+            yield
+            return
+        try:
+            yield
+        except BaseException:
+            self.agree(1)
+            raise
+        self.agree(0)
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Explain the error if another process has died."""
+    try:
+        yield
+    except RuntimeError as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Unsupported(
+            f"training: another process died ({first}). Run the same command again to continue "
+            f"from the last checkpoint; torchrun --max-restarts 3 does so automatically."
+        ) from error

@@ -1,0 +1,136 @@
+"""Decisions based on the scores on valid: learning rate, best epoch, averaging, patience.
+
+The state consists of plain numbers, so that a checkpoint contains all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+from noisin.training.config import ScheduleConfig, TrainConfig
+
+Weights = Literal["raw", "averaged"]
+WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+
+
+class BestEpoch(NamedTuple):
+    """The epoch of the lowest score on valid, counted from 1."""
+
+    nats: float
+    epoch: int
+
+
+@dataclass
+class Schedule:
+    """The decisions so far.
+
+    Attributes:
+        lr: the learning rate of the next epoch.
+        averaging: whether the weights are being averaged.
+        history: the deciding score on valid of every epoch, in nats per target: that of the raw
+            weights or, with ``nt`` once averaging has started, that of the average.
+        bests: the best epoch of the raw weights, and that of their average if there is one.
+    """
+
+    lr: float
+    averaging: bool
+    history: list[float] = field(default_factory=list)
+    bests: dict[Weights, BestEpoch] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, train: TrainConfig) -> Self:
+        """The schedule before the first epoch."""
+        return cls(lr=train.lr, averaging=train.averaging == "from_start")
+
+    @property
+    def best_weights(self) -> Weights:
+        """The weights that count: those with the lower score on valid, each at its best epoch.
+
+        This is the only place that decides it; ties go to the raw weights.
+        """
+        return min(self.bests, key=lambda weights: self.bests[weights].nats, default="raw")
+
+    def judge(self, train: TrainConfig, raw: float, averaged: float | None) -> list[Weights]:
+        """Process the scores on valid after an epoch; return the weights that have a new best.
+
+        If the deciding score is not a new minimum, the learning rate is divided by ``lr_decay``.
+        With ``nt``, averaging starts when it exceeds the minimum of all but the last ``nt_window``
+        epochs.
+
+        >>> train = TrainConfig(averaging="nt", nt_window=2)
+        >>> schedule = Schedule.start(train)
+        >>> [schedule.judge(train, nats, None) for nats in (9.0, 8.0, 8.5, 8.2)]
+        [['raw'], ['raw'], [], []]
+        >>> schedule.lr, schedule.averaging      # 8.2 is below 9, the minimum two epochs before
+        (20.833333333333336, False)
+        >>> schedule.judge(train, 8.3, None), schedule.averaging  # 8.3 is above 8
+        ([], True)
+        >>> schedule.judge(train, 8.4, 7.9), schedule.best_weights
+        (['averaged'], 'averaged')
+        """
+        values: dict[Weights, float | None] = {"raw": raw, "averaged": averaged}
+        improved = [weights for weights, value in values.items() if self._note(weights, value)]
+        decides = averaged if train.averaging == "nt" and averaged is not None else raw
+        if not decides < min(self.history, default=math.inf):  # true for NaN
+            self.lr /= train.lr_decay
+        earlier = self.history[: -train.nt_window]
+        if train.averaging == "nt" and earlier and decides > min(earlier):
+            self.averaging = True
+        self.history.append(decides)
+        return improved
+
+    def _note(self, weights: Weights, value: float | None) -> bool:
+        """Store a score if it is the lowest of these weights so far; return whether it is."""
+        lowest = self.bests[weights].nats if weights in self.bests else math.inf
+        if value is None or not value < lowest:  # true for NaN
+            return False
+        self.bests[weights] = BestEpoch(value, len(self.history) + 1)
+        return True
+
+    def out_of_patience(self, train: TrainConfig) -> bool:
+        """Whether neither the raw weights nor their average have improved within the patience."""
+        latest = max((best.epoch for best in self.bests.values()), default=0)
+        return train.patience is not None and len(self.history) - latest >= train.patience
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain types."""
+        return asdict(self) | {"bests": {weights: list(b) for weights, b in self.bests.items()}}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
+        """The schedule from what :meth:`state_dict` returned."""
+        state = dict(state)
+        bests = {weights: BestEpoch(*best) for weights, best in state.pop("bests").items()}
+        return cls(**state, bests=bests)
+
+
+def in_nats(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the state dict of an older version from perplexities to nats.
+
+    Noisin 0.1 stored the best epoch of one kind of weights only.
+    """
+    state = dict(state)
+    if "best_epoch" in state:
+        old = state.pop("best"), state.pop("best_epoch")
+        weights = state.pop("best_weights")
+        state["bests"] = {weights: old} if old[1] else {}
+    bests = {kind: [math.log(value), epoch] for kind, (value, epoch) in state["bests"].items()}
+    return state | {"bests": bests, "history": [math.log(value) for value in state["history"]]}
+
+
+def noise_share(schedule: ScheduleConfig, epoch: int) -> float:
+    """The share of the noise's standard deviation in an epoch, counted from 0.
+
+    >>> warm_up = ScheduleConfig(kind="linear", epochs=4)
+    >>> [noise_share(warm_up, epoch) for epoch in range(6)]
+    [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+    """
+    if schedule.kind == "constant":
+        return 1.0
+    fraction = min(1.0, epoch / schedule.epochs)
+    if schedule.kind == "cosine":
+        fraction = (1 - math.cos(math.pi * fraction)) / 2
+    return schedule.start + (schedule.end - schedule.start) * fraction

@@ -1,0 +1,139 @@
+/* The recurrence and its gradient as plain loops in double, one sequence and one unit at a time.
+
+   This is the oracle of the compiled kernel, so nothing of it is shared. Arrays and slots of the
+   gates are laid out as cells.h says; a sequence n is there at step t if n < rows of t. */
+
+#include <math.h>
+#include <stdlib.h>
+
+enum cell { TANH, RELU, SIGMOID, LSTM, GRU_READ, GRU_STATE };
+
+struct layer { /* as the kernel has it */
+  long cell, additive, reverse, T, N, H, threads, masked;
+  const long *offset;
+};
+
+#define ARRAYS 13
+struct values {
+  union {
+    struct {
+      double *gates, *bias, *u, *z0, *carry, *eps, *mask, *z, *carries, *d_z, *d_state, *d_carry,
+          *d_gates;
+    };
+    double *array[ARRAYS];
+  };
+};
+
+#define UNCHECKED __attribute__((no_sanitize("address", "undefined"))) /* for speed */
+
+static long slots_of(long cell) { return cell < LSTM ? 1 : 4; }
+static long recurrent_of(long cell) { return cell < LSTM ? 1 : cell == LSTM ? 4 : 3; }
+static int is_carried(long cell) { return cell == LSTM || cell == GRU_READ; }
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static long row_of(const struct layer *l, long n, long i) { /* of the i-th step; -1: none */
+  const long t = l->reverse ? l->T - 1 - i : i, row = l->offset[t] + n;
+  return row < l->offset[t + 1] ? row : -1;
+}
+
+UNCHECKED static double factor(const struct layer *l, const struct values *v, long row, long k) {
+  return l->masked ? v->mask[row * l->H + k] : 1;
+}
+
+UNCHECKED static void plain_step(const struct layer *l, struct values *v, long row, double *state,
+                                 double *carry) {
+  const long H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
+  double *z = v->z + row * H;
+  for (long j = 0; j < H; ++j) {
+    double s[4] = {0}, h, *gate = v->gates + row * G * H + j;
+    for (long g = 0; g < G; ++g) {
+      if (!(l->cell >= GRU_READ && g == 3)) s[g] = gate[g * H]; /* nothing is in slot m */
+      if (v->bias) s[g] += v->bias[g * H + j];
+      double product = 0;
+      if (g >= G - R)
+        for (long k = 0; k < H; ++k)
+          product += v->u[((g - G + R) * H + j) * H + k] * state[k] * factor(l, v, row, k);
+      s[g] += product;
+    }
+    if (l->cell == LSTM) {
+      const double i = sigmoid(s[0]), f = sigmoid(s[1]), g = tanh(s[2]), o = sigmoid(s[3]);
+      const double all[4] = {i, f, g, o};
+      carry[j] = f * carry[j] + i * g;
+      h = o * tanh(carry[j]);
+      for (long q = 0; q < 4; ++q) gate[q * H] = all[q];
+    } else if (l->cell >= GRU_READ) {
+      const double r = sigmoid(s[1]), u = sigmoid(s[2]), m = s[3], n = tanh(s[0] + r * m);
+      const double all[4] = {n, r, u, m};
+      h = (1 - u) * n + u * (l->cell == GRU_READ ? carry : state)[j];
+      if (l->cell == GRU_READ) carry[j] = h;
+      for (long q = 0; q < 4; ++q) gate[q * H] = all[q];
+    } else {
+      h = l->cell == TANH ? tanh(s[0]) : l->cell == RELU ? fmax(s[0], 0) : sigmoid(s[0]);
+      *gate = h;
+    }
+    if (is_carried(l->cell)) v->carries[row * H + j] = carry[j];
+    z[j] = l->additive ? h + v->eps[row * H + j] : h * (1 + v->eps[row * H + j]);
+  }
+}
+
+/* Gates become activations, carry the final one; z and carries are filled. */
+UNCHECKED static void plain_forward(const struct layer *l, struct values *v) {
+  for (long n = 0; n < l->N; ++n) {
+    double *state = v->z0 + n * l->H;
+    for (long i = 0; i < l->T; ++i) {
+      const long row = row_of(l, n, i);
+      if (row < 0) continue;
+      plain_step(l, v, row, state, v->carry + n * l->H);
+      state = v->z + row * l->H;
+    }
+  }
+}
+
+UNCHECKED static void plain_step_back(const struct layer *l, struct values *v, long row,
+                                      const double *before, double *d_state, double *d_carry) {
+  const long H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
+  double *along = calloc((size_t)H, sizeof(double)); /* past the recurrent weights */
+  for (long j = 0; j < H; ++j) {
+    const double *gate = v->gates + row * G * H + j, p = gate[0];
+    double *d = v->d_gates + row * G * H + j, d_h = v->d_z[row * H + j] + d_state[j];
+    if (!l->additive) d_h *= 1 + v->eps[row * H + j];
+    if (l->cell == LSTM) {
+      const double i = p, f = gate[H], g = gate[2 * H], o = gate[3 * H];
+      const double s = tanh(v->carries[row * H + j]), d_c = d_carry[j] + d_h * o * (1 - s * s);
+      d[0] = d_c * g * i * (1 - i), d[H] = d_c * before[j] * f * (1 - f);
+      d[2 * H] = d_c * i * (1 - g * g), d[3 * H] = d_h * s * o * (1 - o);
+      d_carry[j] = d_c * f;
+    } else if (l->cell >= GRU_READ) {
+      const double n = p, r = gate[H], u = gate[2 * H], m = gate[3 * H];
+      if (l->cell == GRU_READ) d_h += d_carry[j];
+      const double d_n = d_h * (1 - u) * (1 - n * n);
+      d[0] = d_n, d[H] = d_n * m * r * (1 - r);
+      d[2 * H] = d_h * (before[j] - n) * u * (1 - u), d[3 * H] = d_n * r;
+      if (l->cell == GRU_READ) d_carry[j] = d_h * u;
+      else along[j] = d_h * u;
+    } else {
+      d[0] = d_h * (l->cell == TANH ? 1 - p * p : l->cell == RELU ? p > 0 : p * (1 - p));
+    }
+  }
+  const double *d = v->d_gates + row * G * H + (G - R) * H;
+  for (long j = 0; j < R * H; ++j)
+    for (long k = 0; k < H; ++k) along[k] += d[j] * v->u[j * H + k] * factor(l, v, row, k);
+  for (long k = 0; k < H; ++k) d_state[k] = along[k];
+  free(along);
+}
+
+/* The gradients of the final state become those of the initial one; d_gates is filled. */
+UNCHECKED static void plain_backward(const struct layer *l, struct values *v) {
+  const double *initial = is_carried(l->cell) ? v->carry : v->z0;
+  const double *steps = is_carried(l->cell) ? v->carries : v->z;
+  for (long n = 0; n < l->N; ++n)
+    for (long i = l->T - 1; i >= 0; --i) {
+      const long row = row_of(l, n, i);
+      if (row < 0) continue;
+      long earlier = i - 1;
+      while (earlier >= 0 && row_of(l, n, earlier) < 0) --earlier;
+      const double *before =
+          earlier < 0 ? initial + n * l->H : steps + row_of(l, n, earlier) * l->H;
+      plain_step_back(l, v, row, before, v->d_state + n * l->H, v->d_carry + n * l->H);
+    }
+}

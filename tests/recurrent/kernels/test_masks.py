@@ -1,0 +1,158 @@
+"""Masks on what the recurrence reads, in the kernels: values, gradients, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from noisin.errors import InvalidValue, Unsupported
+from noisin.recurrent import kernels
+from noisin.recurrent.cell import KERNEL_CELLS
+from noisin.recurrent.functional import Weights
+from noisin.recurrent.kernels import native
+from noisin.recurrent.kernels.plan import Plan
+from tests import pairwise
+
+F = 3
+CELLS = [name for name, cell in KERNEL_CELLS.items() if cell.masks]
+SIZES = {"full": (4, 4, 4), "ragged": (5, 3, 3, 1), "one step": (3,), "chunks": (97, 97, 60)}
+needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
+
+
+def tensors_of(plan: Plan, H: int, dtype: torch.dtype) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The inputs to differentiate by, the noise and the mask."""
+    cell, N, S = plan.cell, plan.N, sum(plan.sizes)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=dtype).div_(shape[-1] ** 0.5).requires_grad_()
+
+    rows = cell.recurrent * H
+    state = [draw(N, H) for _ in range(1 + cell.carry)]
+    weights = [draw(rows, F), draw(rows, H), draw(rows), draw(rows)]
+    return [draw(S, F), *state, *weights], draw(S, H).detach(), draw(S, H).detach() + 0.5
+
+
+def run(kernel: str, plan: Plan, inputs: list[Tensor], eps: Tensor, mask: Any) -> tuple[Any, ...]:
+    n = 1 + plan.cell.carry
+    x, state, w = inputs[0], tuple(inputs[1 : 1 + n]), Weights(*inputs[1 + n :])
+    with kernels.using(kernel):
+        assert kernels.kernel_for(x, eps, state, w, mask) == kernel
+        z, final = kernels.run(plan, x, eps, state, w, mask)
+    loss = z.square().sum() + sum(s.sin().sum() for s in final)
+    return (z, *final, *torch.autograd.grad(loss, inputs))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cell", "mode", "sizes", "reverse", "H", "dtype"),
+    [
+        pytest.param(*row, marks=needs_compiler if row[0] == "c" else ())
+        for row in pairwise.table(
+            ("c", "eager"), CELLS, ("multiplicative", "additive"), SIZES, (False, True),
+            (1, 5, 33), (torch.float32, torch.float64),
+        )
+    ],
+)  # fmt: skip
+def test_values_and_gradients_are_those_of_the_reference(
+    kernel: str, cell: str, mode: Any, sizes: str, reverse: bool, H: int, dtype: torch.dtype
+) -> None:
+    plan = Plan(KERNEL_CELLS[cell], mode, SIZES[sizes], reverse)
+    inputs, eps, mask = tensors_of(plan, H, dtype)
+    tolerance = {torch.float32: 2e-4, torch.float64: 1e-11}[dtype]
+    expected = run("reference", plan, inputs, eps, mask)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            found = run(kernel, plan, inputs, eps, mask)
+        finally:
+            torch.set_num_threads(1)
+        for a, b in zip(found, expected, strict=True):
+            assert_close(a, b, rtol=tolerance, atol=tolerance * float(b.detach().abs().max()))
+
+
+@pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
+def test_a_mask_need_not_be_contiguous(kernel: str) -> None:
+    plan = Plan(KERNEL_CELLS["lstm"], "multiplicative", (4, 4))
+    inputs, eps, mask = tensors_of(plan, 5, torch.float64)
+    expected = run("reference", plan, inputs, eps, mask)
+    for view in (mask.t().contiguous().t(), torch.stack([mask, mask], -1)[..., 0]):
+        assert not view.is_contiguous()
+        assert_close(run(kernel, plan, inputs, eps, view), expected)
+    held = mask[:1].expand_as(mask)
+    assert_close(run(kernel, plan, inputs, eps, held), run("reference", plan, inputs, eps, held))
+
+
+def test_a_gru_with_noise_on_its_state_is_refused() -> None:
+    plan = Plan(KERNEL_CELLS["gru-state"], "multiplicative", (4, 4))
+    inputs, eps, mask = tensors_of(plan, 5, torch.float64)
+    with pytest.raises(Unsupported, match="Use site='read'"):
+        run("eager", plan, inputs, eps, mask)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda m: m[:-1], r"\(7, 5\)"),
+        (lambda m: m.repeat(2, 1), r"\(16, 5\)"),
+        (lambda m: m[:, 1:], r"\(8, 4\)"),
+        (lambda m: m[:4], r"\(4, 5\)"),
+    ],
+)
+def test_a_mask_of_the_wrong_shape_is_refused_before_c_reads_it(change: Any, got: str) -> None:
+    plan = Plan(KERNEL_CELLS["lstm"], "multiplicative", (4, 4))
+    inputs, eps, mask = tensors_of(plan, 5, torch.float64)
+    with pytest.raises(InvalidValue, match=rf"mask must be .*\(8, 5\).* got {got}"):
+        run("c", plan, inputs, eps, change(mask))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["forward", "backward"])
+def test_the_last_look_before_pointers_are_passed(name: str) -> None:
+    """Of the kind, the device and the memory of a mask, in both directions."""
+    H, plan = 5, Plan(KERNEL_CELLS["lstm"], "multiplicative", (3, 2))
+    rows = {key: torch.rand(5, H) for key in ("eps", "z", "carries", "d_z")}
+    states = {key: torch.rand(3, H) for key in ("z0", "carry", "d_state", "d_carry")}
+    gates = {key: torch.rand(5, 4 * H) for key in ("gates", "d_gates")}
+    names = {
+        "forward": ("gates", "bias", "u", "z0", "carry", "eps", "mask", "z", "carries"),
+        "backward": ("gates", "u", "z0", "carry", "eps", "mask", "z", "carries", "d_z", "d_state",
+                     "d_carry", "d_gates"),
+    }[name]  # fmt: skip
+    u = torch.rand(4 * H, H)
+    every = {**rows, **states, **gates, "bias": None, "u": u, "mask": torch.rand(5, H)}
+    given = {key: every[key] for key in names}
+    native._call(name, plan, u, **given)
+    unallocated = torch.rand(5, H)
+    unallocated.untyped_storage().resize_(0)
+    for wrong in (
+        torch.rand(5, H).double(),
+        torch.rand(5, H, device="meta"),
+        torch.rand(H, 5).t(),
+        torch.rand(3, H),
+        unallocated,
+    ):
+        with pytest.raises(InvalidValue, match="kernels: mask must be"):
+            native._call(name, plan, u, **given | {"mask": wrong})
+
+
+@pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_second_derivatives_are_those_of_the_reference(kernel: str, cell: str) -> None:
+    """Which recomputes the layer: a mask that it forgot would change the first ones too."""
+    plan = Plan(KERNEL_CELLS[cell], "multiplicative", (3, 3, 2))
+    inputs, eps, mask = tensors_of(plan, 4, torch.float64)
+    n = 1 + plan.cell.carry
+    found = {}
+    for name in ("reference", kernel):
+        with kernels.using(name):
+            z, _ = kernels.run(
+                plan, inputs[0], eps, tuple(inputs[1 : 1 + n]), Weights(*inputs[1 + n :]), mask
+            )
+        first = torch.autograd.grad(z.pow(3).sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(sum(d.square().sum() for d in first), inputs)
+        found[name] = (first, second)
+    assert_close(found[kernel], found["reference"])

@@ -1,0 +1,131 @@
+"""The C kernel under sanitizers: every batch size, all cells, against plain loops in C.
+
+A driver (``sanitized/driver.c``) and the kernel are built with the address and the
+undefined-behaviour sanitizer, for each instruction set that the processor has. Here all pairs of
+settings occur; ``NOISIN_PRODUCTS=all`` runs all combinations, as ``make stress`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from noisin.recurrent.kernels import build
+from tests.pairwise import PRODUCTS
+
+HERE = Path(__file__).parent / "sanitized"
+LARGEST = 300
+RANGE = 50 if PRODUCTS else LARGEST
+SETS = {"baseline": (), "avx2": ("avx2", "fma"), "avx512": ("avx512f", "avx512dq", "fma")}
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+# Nothing inlined, which compiles in a second; sums in several pieces, however small; and nothing on
+# the stack that a thread with a small one has no room for.
+FLAGS = (
+    "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wframe-larger-than=8192", "-Werror",
+    "-Wno-psabi", "-DNEAR=21", "-DINLINE=static __attribute__((noinline, unused))",
+)  # fmt: skip
+# Threads sleep while they wait, because there may be more of them than cores; freed memory need
+# not be kept for long, because nothing is freed in mid-call.
+SETTINGS = {
+    "OMP_WAIT_POLICY": "passive",
+    "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=4",
+}
+
+
+@cache
+def compiler() -> str:
+    """A compiler whose sanitizers work, or a skip."""
+    try:
+        (found,) = build._compiler()
+    except build._Failed as error:
+        pytest.skip(str(error))
+    command = [found, "-x", "c", "-", *SANITIZERS, "-o", "/dev/null"]
+    done = subprocess.run(command, input=b"int main(void) { return 0; }", capture_output=True)
+    if done.returncode != 0:
+        pytest.skip(f"{found} has no sanitizers: {done.stderr.decode(errors='replace')[:200]}")
+    return found
+
+
+def driver(folder: Path, instructions: str, kernel: Path = build.HERE) -> Path:
+    """The driver and a kernel, compiled for an instruction set, or a skip."""
+    features = SETS[instructions]
+    if not {*features} <= {*build._processor().split()}:
+        pytest.skip(f"the processor has no {' and '.join(features)}")
+    target = folder / "driver"
+    options = [*(f"-m{feature}" for feature in features), *SANITIZERS, "-lm", "-o", str(target)]
+    if sys.platform == "linux":
+        options.append("-fopenmp")
+    sources = (str(HERE / "driver.c"), str(kernel / "kernel.c"))
+    subprocess.run([compiler(), *FLAGS, *sources, *options], check=True)
+    return target
+
+
+def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program, *map(str, arguments)],
+        capture_output=True, text=True, env=os.environ | SETTINGS, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("first", range(1, LARGEST + 1, RANGE))
+@pytest.mark.parametrize("instructions", SETS)
+def test_no_shape_leaves_its_memory_or_is_wrong(
+    instructions: str, first: int, tmp_path: Path
+) -> None:
+    how = "product" if PRODUCTS else "pairwise"
+    done = run(driver(tmp_path, instructions), how, first, first + RANGE - 1)
+    assert done.returncode == 0, done.stderr[:3000]
+    assert int(done.stdout.split()[0]) >= 2 * RANGE, done.stdout
+
+
+MUTANTS = {
+    "a tile taller than the rows that are left": (
+        "tiles.h",
+        "return left <= TALL ? left : left <= 2 * LOW ? LOW : TALL;",
+        "return left == TALL || left > 2 * LOW ? TALL : LOW;",
+        "tiles.h:",  # one sanitizer or the other, at this place
+    ),
+    "sums of one row fewer than a chunk": (
+        "cells.h",
+        "(back ? 1 : recurrent(l->cell)) * CHUNK * BLOCK",
+        "((back ? 1 : recurrent(l->cell)) * CHUNK - 1) * BLOCK",
+        "heap-buffer-overflow",
+    ),
+    "masked rows of one row fewer than a chunk": (
+        "cells.h",
+        "least(CHUNK, l->N) * l->H : 0",
+        "(least(CHUNK, l->N) - 1) * l->H : 0",
+        "heap-buffer-overflow",
+    ),
+    "a mask that backward forgets": (
+        "cells.h",
+        "if (mask) d *= LOAD(mask + (start + row + r) * H + j);",
+        "(void)mask;",
+        "expected",
+    ),
+    "a term of the sum left out": (
+        "tiles.h",
+        "depth = least(NEAR, K - k);",
+        "depth = least(NEAR, K - k - 1);",
+        "expected",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_kernel_that_is_broken_is_reported(mutant: str, tmp_path: Path) -> None:
+    name, whole, broken, reported = MUTANTS[mutant]
+    kernel = tmp_path / "kernel"
+    shutil.copytree(build.HERE, kernel, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    text = (kernel / name).read_text(encoding="utf-8")
+    assert text.count(whole) == 1
+    (kernel / name).write_text(text.replace(whole, broken), encoding="utf-8")
+    done = run(driver(tmp_path, "baseline", kernel), "pairwise", 90, 119)
+    assert done.returncode == 1
+    assert reported in done.stderr

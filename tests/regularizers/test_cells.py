@@ -1,0 +1,149 @@
+"""The general dropout LSTM: masks on the eight products, against the paper's equations."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import noisin
+from noisin import noise
+from noisin.errors import InvalidValue
+from noisin.regularizers import DropoutLSTMCell, Masks
+from tests import stats
+
+F, H, N = 3, 4, 2
+D64: dict[str, Any] = {"dtype": torch.float64}
+
+
+def equations(
+    cell: DropoutLSTMCell, x: Tensor, h: Tensor, c: Tensor, masks: Masks
+) -> tuple[Tensor, Tensor]:
+    """The paper's equations, gate by gate, with eight separate products."""
+    gates = {}
+    for g, name in enumerate("ifco"):
+        rows = slice(g * H, (g + 1) * H)
+        total = 0
+        for v, weight, bias, mask in (
+            (x, cell.weight_ih, cell.bias_ih, masks.x),
+            (h, cell.weight_hh, cell.bias_hh, masks.h),
+        ):
+            m = 1 if mask is None else mask[..., 0 if mask.shape[-2] == 1 else g, :]
+            if cell.site == "after":
+                total = total + (v @ weight[rows].T) * m
+            else:
+                total = total + (v * m) @ weight[rows].T
+            total = total + (0 if bias is None else bias[rows])
+        gates[name] = total
+    c = gates["f"].sigmoid() * c + gates["i"].sigmoid() * gates["c"].tanh()
+    return gates["o"].sigmoid() * c.tanh(), c
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("site", "shared", "p_x", "p_h"),
+    list(itertools.product(["before", "after"], [True, False], [0.0, 0.5], [0.0, 0.4])),
+)
+def test_equations(site: Any, shared: bool, p_x: float, p_h: float, bias: bool) -> None:
+    cell = DropoutLSTMCell(F, H, bias=bias, p_x=p_x, p_h=p_h, site=site, shared=shared, **D64)
+    x, h, c = (torch.randn(N, n, **D64) for n in (F, H, H))
+    masks = cell.sample_masks(x)
+    got = cell(x, (h, c), masks=masks)
+    assert_close(got, equations(cell, x, h, c, masks))
+    if not p_x and not p_h:
+        assert_close(got, nn.LSTMCell.forward(cell, x, (h, c)))
+    unbatched = Masks(*(None if m is None else m[0] for m in masks))
+    assert_close(cell(x[0], (h[0], c[0]), masks=unbatched)[0], got[0][0])
+
+
+def test_masks_have_their_rate_scale_and_shape() -> None:
+    cell = DropoutLSTMCell(F, H, p_x=0.25, p_h=0.5)
+    masks = cell.sample_masks(torch.zeros(2000, F))
+    assert masks.x.shape == (2000, 4, H)
+    assert_close(masks.x.unique(), torch.tensor([0, 4 / 3]))
+    stats.assert_mean(masks.x.numpy().ravel(), 1.0, (1 / 3) ** 0.5)
+    stats.assert_mean(masks.h.numpy().ravel(), 1.0, 1.0)
+    gates = masks.h[:, 0] * masks.h[:, 1]  # independent between gates
+    stats.assert_mean(gates.numpy().ravel(), 1.0, 3**0.5)
+    before = DropoutLSTMCell(F, H, p_x=0.5, p_h=0.5, site="before", shared=True)
+    masks = before.sample_masks(torch.zeros(7, F))
+    assert (masks.x.shape, masks.h.shape) == ((7, 1, F), (7, 1, H))
+
+
+def test_fresh_masks_while_training_and_torchs_cell_in_eval() -> None:
+    cell = DropoutLSTMCell(F, H, p_x=0.5, p_h=0.5)
+    theirs = nn.LSTMCell(F, H)
+    cell.load_state_dict(theirs.state_dict(), strict=True)
+    x = torch.randn(N, F)
+    assert not torch.equal(cell(x)[0], cell(x)[0])
+    cell.eval()
+    assert torch.equal(cell(x)[0], theirs(x)[0])
+    zeros = Masks(torch.zeros(N, 4, H), torch.zeros(N, 4, H))
+    assert not torch.equal(cell(x, masks=zeros)[0], theirs(x)[0]), "given masks hold in eval too"
+    with pytest.raises(InvalidValue, match=r"expected a state of shape \(2, 4\), got \(1, 4\)"):
+        cell.train()(x, (torch.zeros(1, H), torch.zeros(1, H)))
+
+
+def test_zarembas_dropout_is_dropout_of_the_input() -> None:
+    """site="before", shared and p_h = 0: F.dropout on x with the same mask."""
+    cell = DropoutLSTMCell(F, H, p_x=0.5, site="before", shared=True, **D64)
+    x = torch.randn(N, F, **D64)
+    masks = cell.sample_masks(x)
+    assert_close(cell(x, masks=masks), nn.LSTMCell.forward(cell, x * masks.x[:, 0]))
+
+
+def test_the_papers_special_case_is_inexact() -> None:
+    """No masks after the products give what Zaremba's gives, unless it keeps all of x or nothing.
+
+    A unit depends on the masks of its own four gates alone, so 16 combinations are all there are.
+    """
+    after = DropoutLSTMCell(F, H, p_x=0.5, **D64)
+    zaremba = DropoutLSTMCell(F, H, p_x=0.5, site="before", shared=True, **D64)
+    zaremba.load_state_dict(after.state_dict())
+    x, state = torch.randn(1, F, **D64), (torch.zeros(1, H, **D64), torch.randn(1, H, **D64))
+    values = (0.0, 2.0)
+    gates = [torch.tensor(bits, **D64) for bits in itertools.product(values, repeat=4)]
+    masks = [Masks(bits[:, None].expand(1, 4, H), None) for bits in gates]
+    reachable = torch.stack([after(x, state, masks=mask)[0] for mask in masks])
+    for bits in itertools.product(values, repeat=F):
+        mask = Masks(torch.tensor(bits, **D64).view(1, 1, F), None)
+        found = torch.isclose(reachable, zaremba(x, state, masks=mask)[0]).any(0)
+        assert bool(found.all()) == (len(set(bits)) == 1), bits
+
+
+def test_noise_composes_with_dropout() -> None:
+    """The paper's D + noise: the dropout LSTM is just another transition."""
+    inner = DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, **D64)
+    cell = noisin.Noisy(inner, noise.Gaussian(0.5))
+    x, eps = torch.randn(5, N, F, **D64), torch.randn(5, N, H, **D64)
+    torch.manual_seed(7)  # of the masks: the noise is given
+    z, (z_n, c_n) = noisin.unroll(cell, x, eps=eps)
+    torch.manual_seed(7)
+    state = None
+    for t in range(5):
+        h, c = cell.cell(x[t], state)
+        state = (h * (1 + eps[t]), c)
+        assert_close(z[t], state[0])
+    assert_close((z_n, c_n), state)
+    z.sum().backward()
+    assert inner.weight_hh.grad.any()
+    with noisin.noise_off(cell):  # dropout is not noise's to switch
+        assert not torch.equal(noisin.unroll(cell, x)[0], noisin.unroll(cell, x)[0])
+
+
+@pytest.mark.parametrize("name", ["p_x", "p_h"])
+@pytest.mark.parametrize("p", [1.0, -0.1, float("nan"), "0.5", True])
+def test_bad_rates(name: str, p: Any) -> None:
+    with pytest.raises(
+        InvalidValue, match=rf"{name} is a probability and must lie in \[0, 1\), got"
+    ):
+        DropoutLSTMCell(F, H, **{name: p})
+
+
+def test_bad_site() -> None:
+    with pytest.raises(InvalidValue, match="site must be 'before' or 'after', got 'inside'"):
+        DropoutLSTMCell(F, H, site="inside")
