@@ -192,6 +192,15 @@ def test_what_cannot_be_trained(model: Any, task: Any, message: str, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+def test_a_task_without_batches_is_refused(tmp_path: Path) -> None:
+    class Empty(Doubling):
+        def batches(self, split: str, *, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
+            return iter(())
+
+    with pytest.raises(InvalidValue, match="yields nothing to train on"):
+        fit(tmp_path / "run", task=Empty())
+
+
 def test_it_is_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit(tmp_path / "run")
     (run,) = collect(tmp_path)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from noisin.errors import InvalidType
+from noisin.errors import InvalidType, InvalidValue
 from noisin.tasks.unit import Unit
 
 if TYPE_CHECKING:
@@ -77,6 +77,17 @@ class Observation:
 def name_of(task: Task) -> str:
     """The name of a task."""
     return str(getattr(task, "name", type(task).__name__))
+
+
+def first_batch(task: Task) -> Batch:
+    """The first batch to train on, or raise where there is none."""
+    batch = next(iter(task.batches("train")), None)
+    if batch is None:
+        raise InvalidValue(
+            f"{name_of(task)}: batches('train') yields nothing to train on. Yield at least one "
+            f"data.Batch."
+        )
+    return batch
 
 
 def splits_of(task: Task) -> Sequence[Split]:

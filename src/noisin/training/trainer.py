@@ -31,7 +31,7 @@ from noisin.data import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models import Loss, Trainable
 from noisin.tasks import Score, Task
-from noisin.tasks.base import Split, name_of, splits_of
+from noisin.tasks.base import Split, first_batch, name_of, splits_of
 from noisin.training import resume
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.conclusion import recorded, summarize
@@ -126,7 +126,7 @@ class Trainer:
                 self.flag = stack.enter_context(caught())
                 self.identity = resume.identity(self.config, task)
                 resume.refuse_another(self.record, self.config, self.identity, name_of(task))
-            first = next(iter(task.batches("train")))
+            first = first_batch(task)
             rows = first.x.shape[1] * self.train.K
             threads = resume.threads_to_use(self.record, self.config, model, rows)
             stack.enter_context(use_threads(threads))
