@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +13,7 @@ from noisin.experiments.collection import collect
 from noisin.experiments.pictures import palette
 from noisin.experiments.report.page import render
 from tests.browser import PROGRAM, Browser, browser
-from tests.experiments.records import line, write_run
+from tests.experiments.records import write_run
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium on this machine")
 
@@ -219,33 +218,3 @@ def _hex(colour: str) -> str:
     """
     assert colour.startswith("rgb("), f"{colour} is not opaque"
     return "#" + "".join(f"{int(part):02x}" for part in colour[4:-1].split(","))
-
-
-def test_the_notes_are_in_sight_on_a_laptop(chromium: Browser, tmp_path: Path) -> None:
-    """At a width of 1280, with every column of the table in use."""
-    for seed, epochs in ((1, 12), (2, 12), (3, 14)):
-        for name, noise in (("plain", None), ("noisy", {"family": "chi-square", "std": 0.537})):
-            valid = [(90.0 + seed - i, 89.0 - seed - i) for i in range(epochs)]
-            record = write_run(
-                tmp_path / f"{name}-{seed}",
-                [raw for raw, _ in valid],
-                seed=seed,
-                noise=noise,
-                train={"averaging": "from_start", "epochs": epochs},
-            )
-            lines = [line(i + 1, raw, valid_averaged=a) for i, (raw, a) in enumerate(valid)]
-            content = "".join(json.dumps(entry) + "\n" for entry in lines)
-            (record.folder / "metrics.jsonl").write_text(content)
-            best = {
-                weights: lines[-1] | {"weights": weights, "test": 80.0 + seed}
-                for weights in ("raw", "averaged")
-            }
-            summary = {"epochs": epochs, "seconds": 9.0, "best": best["raw"], **best}
-            (record.folder / "summary.json").write_text(json.dumps(summary))
-    chromium.open(_write(tmp_path), width=1280)
-    heads = "[...document.querySelectorAll('#task-1-table ~ thead th')]"
-    assert chromium.run(f"{heads}.length") == 13
-    scroll = "document.querySelector('#task-1-table').closest('.scroll')"
-    assert chromium.run(f"{scroll}.scrollWidth <= {scroll}.clientWidth"), chromium.run(
-        f"{scroll}.scrollWidth + ' in ' + {scroll}.clientWidth"
-    )

@@ -328,29 +328,6 @@ def test_the_families_of_the_paper_are_all_there() -> None:
     assert set(charts.PAPER) <= set(kebab)
 
 
-def test_lines_of_one_family_differ(tmp_path: Path) -> None:
-    """By marker and dash, in one colour; the plain one looks as its family does elsewhere."""
-    kinds: list[dict[str, Any]] = [{}, {"feedback": False}, {"noisy_layers": "last"}]
-    kinds += [{"mode": "additive"}, {"share": "sequence"}, {"schedule": {"kind": "linear"}}]
-    for i, kind in enumerate(kinds):
-        for gamma in (0.5, 1.0):
-            noise = {"family": "beta", "gamma": gamma, **kind}
-            write_run(tmp_path / f"{i}-{gamma}", noise=noise)
-            dropout = {"dropout": {"output": 0.5}}
-            write_run(tmp_path / f"{i}-{gamma}-dropout", noise=noise, model=dropout)
-    task = only_task(tmp_path)
-    drawn = charts.spread(task)
-    assert drawn is not None
-    lines = {line.label: line.style for line in drawn[1]}
-    assert len(set(lines.values())) == len(lines) == 12
-    assert {style.colour for style in lines.values()} == {charts.LOOKS["beta"].colour}
-    assert lines["beta"] == charts.LOOKS["beta"]
-    for label, style in lines.items():
-        assert (style.dash == "dashed") == label.startswith("dropout")
-        assert style.dash in charts.DASHES
-    assert set(page.DASHES) | {"solid"} == set(charts.DASHES)
-
-
 # Your own models and tasks
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import cycle
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from noisin.experiments import words
@@ -21,7 +20,7 @@ from noisin.experiments.pictures.axes import (
     score_axis,
     whole_epochs,
 )
-from noisin.experiments.pictures.palette import LIGHT, MARKERS, Polygon, combination, markers
+from noisin.experiments.pictures.palette import LIGHT, MARKERS, Polygon, combination
 from noisin.experiments.records import Run
 from noisin.tasks.unit import Unit
 
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 
 DASHED: Any = (0, (4, 2))
 DOTTED: Any = (0, (1, 1.2))
-DASHES: Mapping[str, Any] = {
-    "solid": "-",
-    "dashed": DASHED,  # with dropout
-    "dotted": DOTTED,
-    "dash-dot": (0, (5, 1.5, 1, 1.5)),
-}
 PAPER = ("gaussian", "bernoulli", "gamma", "gumbel", "laplace", "logistic", "beta", "chi-square")
 
 
@@ -46,7 +39,7 @@ class Style:
 
     colour: str
     marker: Polygon
-    dash: str = "solid"  # a key of DASHES
+    dashed: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,11 +127,11 @@ def spread(task: TaskGroup) -> tuple[Figure, list[LegendLine]] | None:
         return None
     figure, axes = new_axes()
     lines = [_level(axes, point) for point in _levels(points)]
-    kinds = _by_kind(noisy)
-    chosen = _line_styles(kinds, looks(_families(task)))
-    for label, some in sorted(kinds.items()):
-        _by_std(axes, chosen[label], sorted(some, key=lambda point: point.std or 0.0))
-        lines.append(LegendLine(label, chosen[label]))
+    known = looks(_families(task))
+    for label, some in sorted(_by_kind(noisy).items()):
+        style = replace(known[_family(some[0])], dashed=words.has_dropout(some[0].config))
+        _by_std(axes, style, sorted(some, key=lambda point: point.std or 0.0))
+        lines.append(LegendLine(label, style))
     axes.set(xlabel="standard deviation of the noise", ylabel=f"{task.unit} on valid")
     axes.set_xlim(left=0)
     score_axis(axes, task.unit)
@@ -173,25 +166,6 @@ def _by_kind(points: Iterable[PointGroup]) -> dict[str, list[PointGroup]]:
     return kinds
 
 
-def _line_styles(
-    kinds: Mapping[str, Sequence[PointGroup]], known: Mapping[str | None, Style]
-) -> dict[str, Style]:
-    """A style for each line, all different. Lines of one family share its colour; the one with the
-    shortest label has its marker too, and the others differ in marker and dash.
-    """
-    others: dict[tuple[str | None, bool], Iterator[tuple[Polygon, str]]] = {}
-    chosen = {}
-    for label in sorted(kinds, key=lambda label: (len(label), label)):
-        point = kinds[label][0]
-        key = _family(point), words.has_dropout(point.config)
-        dashes = ("dashed",) if key[1] else ("solid", "dotted", "dash-dot")
-        look = known[key[0]]
-        left = others.setdefault(key, zip(markers(look.marker), cycle(dashes), strict=False))
-        marker, dash = next(left)
-        chosen[label] = Style(look.colour, marker, dash)
-    return chosen
-
-
 def _levels(points: Iterable[PointGroup]) -> list[PointGroup]:
     usual = [point for point in points if point.std is None and "," not in point.label]
     plain = [point for point in usual if not words.has_dropout(point.config)]
@@ -199,9 +173,9 @@ def _levels(points: Iterable[PointGroup]) -> list[PointGroup]:
 
 
 def _level(axes: Axes, point: PointGroup) -> LegendLine:
-    style = Style("ink", MARKERS[0], "dashed" if words.has_dropout(point.config) else "solid")
+    style = Style("ink", MARKERS[0], dashed=words.has_dropout(point.config))
     assert point.valid is not None
-    axes.axhline(point.valid.mean, color=LIGHT["ink"], linewidth=1.3, linestyle=DASHES[style.dash])
+    axes.axhline(point.valid.mean, color=LIGHT["ink"], linewidth=1.3, linestyle=_dash(style))
     return LegendLine(point.label, style)
 
 
@@ -212,7 +186,7 @@ def _by_std(axes: Axes, style: Style, points: Sequence[PointGroup]) -> None:
         [v.mean for v in valid],
         [v.std or 0.0 for v in valid],
         color=LIGHT[style.colour],
-        linestyle=DASHES[style.dash],
+        linestyle=_dash(style),
         linewidth=1.3,
         elinewidth=1,
         marker=style.marker,
@@ -268,3 +242,7 @@ def _over(of: Callable[[Sequence[float]], float], row: Sequence[float | None]) -
     """Mean, minimum or maximum of the seeds in an epoch; a gap where one cannot be drawn."""
     known = [value for value in row if value is not None]
     return of(known) if len(known) == len(row) else math.nan
+
+
+def _dash(style: Style) -> Any:
+    return DASHED if style.dashed else "-"

@@ -8,8 +8,7 @@ every line has its own marker as well, so that no two differ in colour alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import count
+from collections.abc import Mapping
 
 LIGHT: Mapping[str, str] = {
     "page": "#ffffff",
@@ -84,19 +83,7 @@ def combination(k: int) -> tuple[str, Polygon]:
     row, column = divmod(k, colours)
     if row < markers:
         return SERIES[column], MARKERS[1 + (column + row) % markers]
-    return SERIES[column], _further(row - markers)
-
-
-def markers(first: Polygon) -> Iterator[Polygon]:
-    """Endlessly many different markers, beginning with a given one."""
-    yield first
-    yield from (marker for marker in MARKERS if marker != first)
-    yield from (marker for marker in map(_further, count()) if marker != first)
-
-
-def _further(k: int) -> Polygon:
-    """Stars of more and more corners."""
-    return _star(2 * k + 12, depth=0.6)
+    return SERIES[column], _star(2 * (row - markers) + 12, depth=0.6)
 
 
 def path(marker: Polygon, radius: float) -> str:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FOLDER = Path(__file__).parent / "template"
-DASHES = {"dashed": "5 3", "dotted": "1.5 2", "dash-dot": "6 2 1.5 2"}  # of charts.DASHES, in SVG
 MOST_ROWS = 25  # of a table, before the rest is folded away
 
 
@@ -184,7 +183,6 @@ def render(runs: Collection, folder: Path) -> str:
         capital=_capital,
         json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         marker=palette.path,
-        dashes=DASHES,
     )
 
 
