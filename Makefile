@@ -35,6 +35,7 @@ PRODUCTS := tests/recurrent tests/noise tests/analysis tests/regularizers tests/
 	tests/cli/test_surroundings.py tests/cli/test_verify.py
 stress: $(READY)
 	NOISIN_PRODUCTS=all $(PYTEST) $(PRODUCTS)
+	NOISIN_PRODUCTS=all $(PYTEST) tests/test_benchmarks.py tests/cli/test_sweep.py tests/training/test_distributed.py
 	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed
 	NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
@@ -42,11 +43,11 @@ stress: $(READY)
 	$(MAKE) torches
 
 # The core and the rest of PyTorch on the oldest torch that pyproject.toml accepts and on the one of
-# constraints.txt, or on others: make torches TORCH_VERSIONS="2.13.0 2.15.0". Only CPU builds: those
-# with CUDA are gigabytes.
+# constraints.txt, or on others: make torches TORCH_VERSIONS="2.13.0 2.15.0". Builds with
+# CUDA are gigabytes: set TORCH_INDEX to an index of CPU builds.
 OLDEST_TORCH := $(shell sed -n 's/.*"torch>=\([0-9.]*\)".*/\1.0/p' pyproject.toml)
 TORCH_VERSIONS ?= $(OLDEST_TORCH) $(shell sed -n 's/^torch==//p' constraints.txt)
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
 CORE := tests/recurrent tests/noise tests/likelihoods tests/test_ecosystem.py tests/test_package.py
 torches: $(addprefix torch-,$(sort $(TORCH_VERSIONS)))
 torch-%: .venv-torch-%/ready
@@ -55,7 +56,7 @@ torch-%: .venv-torch-%/ready
 	$(PYTHON) -m venv .venv-torch-$*
 	grep -v '^torch==' constraints.txt > .venv-torch-$*/constraints.txt
 	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 \
-		--no-deps --extra-index-url $(TORCH_INDEX) "torch==$*+cpu"
+		--no-deps $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "torch==$*"
 	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check \
 		-c .venv-torch-$*/constraints.txt -e ".[dev]"
 	touch $@

@@ -23,6 +23,7 @@ from noisin.experiments import sweep
 from noisin.experiments.collection import collect
 from noisin.training import RunRecord
 from tests.cli.run import in_process, noisin
+from tests.pairwise import PRODUCTS
 from tests.training.toy import result, wait_for
 
 POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "3"))  # `make stress` asks for more,
@@ -189,6 +190,7 @@ def test_ctrl_c_and_on(
     assert (tmp_path / "elsewhere.db").exists()
 
 
+@pytest.mark.skipif(not PRODUCTS, reason="takes long: make stress runs it")
 def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Path) -> None:
     """The workers of a command that is gone save and stop; the other command does what is left."""
     path = write(tmp_path / "shared.toml", text, "[grid]\ntrain.lr = [1.0, 2, 3]", epochs=EPOCHS)
