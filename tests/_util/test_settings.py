@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisin._util import settings
+from noisin._util.settings import construct
 from noisin.errors import InvalidValue
 
 parts = st.sampled_from(["a", "b", "c", "mine.module:Class", "x.y:Z"])
@@ -113,3 +114,9 @@ def test_a_class_is_loaded_without_torch() -> None:
     code = "from noisin._util.settings import load_object; load_object('fractions:Fraction')"
     blocked = f"import sys; sys.modules['torch'] = None; {code}"
     subprocess.run([sys.executable, "-c", blocked], check=True)
+
+
+def test_a_class_that_refuses_its_arguments_is_one_message() -> None:
+    assert construct("x", complex, 1, 2) == 1 + 2j
+    with pytest.raises(InvalidValue, match="model.head: dict cannot be constructed: .*Check its"):
+        construct("model.head", dict, 3)

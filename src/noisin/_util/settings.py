@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from noisin._util.wording import shown
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidValue, NoisinError
 
 Nested = Mapping[str, Any]
 # Two ways to state the same thing: whichever is given replaces the other.
@@ -162,6 +162,20 @@ def load_object(name: str, setting: str = "", members: Sequence[str] = ()) -> ty
             f"Define it, or name another class."
         )
     return found
+
+
+def construct(setting: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a class that a setting names; arguments that it refuses are one clear message."""
+    try:
+        return make(*args, **kwargs)
+    except NoisinError:
+        raise
+    except (TypeError, ValueError) as error:
+        name = getattr(make, "__qualname__", repr(make))
+        raise InvalidValue(
+            f"{setting}: {name} cannot be constructed: {error}. Check its arguments, or name "
+            f"another class."
+        ) from error
 
 
 def _members(found: type) -> set[str]:

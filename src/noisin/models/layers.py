@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from noisin._util import checks
+from noisin._util.settings import construct
 from noisin.errors import InvalidType, Unsupported
 from noisin.recurrent import drop_ins
 from noisin.recurrent.cell import CellSpec, find
@@ -115,7 +116,7 @@ def layer(
     elif stacked:
         step = _single(spec, injection, input_size, hidden_size)
     else:
-        step = build(input_size, hidden_size)
+        step = construct("LanguageModel: cell", build, input_size, hidden_size)
         checks.require_cell("LanguageModel: cell", step)
     if zoneout is not None:
         p_h, p_c = _pair("zoneout", "(p_h, p_c)", zoneout)

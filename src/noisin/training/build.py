@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from noisin._util.settings import load_object
+from noisin._util.settings import construct, load_object
 from noisin.errors import InvalidValue, NoisinError
 from noisin.likelihoods import LIKELIHOODS
 from noisin.models import Dropouts, LanguageModel, SequenceModel, Values, Words
@@ -167,7 +167,8 @@ def build_head(config: RunConfig, in_features: int, observation: Observation) ->
     bias = None if observation.bias is None else torch.tensor(observation.bias)
     found = load_object(HEADS.get(kind, kind), "model.head.kind", ("nll", "mean_nll", "predict"))
     likelihood = LIKELIHOODS[observation.likelihood]()
-    return found(in_features, observation.size, likelihood, bias=bias, **arguments)
+    sizes = in_features, observation.size
+    return construct("model.head", found, *sizes, likelihood, bias=bias, **arguments)
 
 
 def build_terms(config: RunConfig) -> list[Term]:
@@ -180,7 +181,7 @@ def build_terms(config: RunConfig) -> list[Term]:
         terms.append(NoisePenalty(noise, config.noise.mode))
     for name, weight in config.train.terms.items():
         term = load_object(TERMS.get(name, name), "train.terms", ("name", "__call__"))
-        terms.append(term(weight))
+        terms.append(construct("train.terms", term, weight))
     return terms
 
 
