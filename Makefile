@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: run quick test stress torches bench lint clean
+.PHONY: run quick test suite stress torches bench wheel bench-wheel lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
@@ -19,22 +19,44 @@ QUICK := $(addprefix tests/recurrent/,test_modules.py test_gradients.py test_cel
 quick: $(READY) lint
 	$(PYTEST) -m "not slow" $(QUICK)
 
-# Everything, with tables of all pairs in place of products (6 minutes on two cores).
-test: $(READY) lint
+# Everything, with tables of all pairs in place of products (6 minutes on two cores). The linters run
+# beside the tests: they use one core, and the tests sleep now and then.
+test: $(READY)
+	$(MAKE) --jobs=2 lint suite
+
+suite: $(READY)
 	$(PYTEST)
 
 # Speed and memory against torch's own: prints ratios and bars, exits with 1 where one is missed.
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
+# The wheel with the C kernel inside, for the processors that the compiler compiles for (a GCC; for
+# others: make wheel CC=aarch64-linux-gnu-gcc). It gets to dist/ after a trial of the kernels that run here.
+wheel: $(READY)
+	rm -rf build/wheel
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --wheel --no-isolation --outdir build/wheel
+	$(BIN)/python -m tests.wheels build/wheel/*.whl
+	mkdir -p dist && cp build/wheel/*.whl dist/
+
+# What `make bench` measures, for those who install that wheel and have no compiler; not recorded.
+BENCH ?= layers sampling evaluation steps memory endurance growth
+bench-wheel: wheel
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build/wheel/*.whl
+	env -u CC -u PYTHONPATH PATH=/nonexistent $(CURDIR)/.venv-wheel/bin/python -m benchmarks $(BENCH)
+
 # What `make test` does a few times, many times (about two hours): all combinations of settings, of
 # commands and locales, and of shapes and settings of the C kernel under sanitizers; runs and the
 # workers of a sweep killed and resumed; damaged records; wrong arguments. Then the core on each
 # supported torch.
 PRODUCTS := tests/recurrent tests/noise tests/analysis tests/regularizers tests/test_ecosystem.py \
+	tests/test_compile.py \
 	tests/cli/test_surroundings.py tests/cli/test_verify.py
 stress: $(READY)
 	NOISIN_PRODUCTS=all $(PYTEST) $(PRODUCTS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[gpu]"
+	NOISIN_PRODUCTS=all $(PYTEST) tests/recurrent/kernels/test_triton.py tests/recurrent/kernels/test_gpu.py
 	NOISIN_PRODUCTS=all $(PYTEST) tests/test_benchmarks.py tests/cli/test_sweep.py tests/training/test_distributed.py
 	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed
 	NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py
@@ -48,13 +70,14 @@ stress: $(READY)
 OLDEST_TORCH := $(shell sed -n 's/.*"torch>=\([0-9.]*\)".*/\1.0/p' pyproject.toml)
 TORCH_VERSIONS ?= $(OLDEST_TORCH) $(shell sed -n 's/^torch==//p' constraints.txt)
 TORCH_INDEX ?=
-CORE := tests/recurrent tests/noise tests/likelihoods tests/test_ecosystem.py tests/test_package.py
+CORE := tests/recurrent tests/noise tests/likelihoods tests/test_ecosystem.py tests/test_compile.py \
+	tests/test_package.py
 torches: $(addprefix torch-,$(sort $(TORCH_VERSIONS)))
 torch-%: .venv-torch-%/ready
 	.venv-torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(CORE)
 .venv-torch-%/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-torch-$*
-	grep -v '^torch==' constraints.txt > .venv-torch-$*/constraints.txt
+	grep -v -e '^torch==' -e '^triton==' constraints.txt > .venv-torch-$*/constraints.txt
 	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 \
 		--no-deps $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "torch==$*"
 	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check \
@@ -73,4 +96,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv .venv-torch-* dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch-* .venv-wheel dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

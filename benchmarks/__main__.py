@@ -19,6 +19,7 @@ from benchmarks.evaluation import compare_evaluation
 from benchmarks.growth import compare_growth
 from benchmarks.layers import compare_layers
 from benchmarks.sampling import compare_samplers
+from benchmarks.shapes import compare_shapes
 from benchmarks.steps import compare_endurance, compare_memory, compare_steps
 from benchmarks.timing import CALM, Comparison
 
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 Benchmarks = Mapping[str, Callable[[], Iterator[Comparison]]]
 BENCHMARKS: Benchmarks = {
     "layers": compare_layers,
+    "shapes": compare_shapes,
     "sampling": compare_samplers,
     "evaluation": compare_evaluation,
     "steps": compare_steps,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from benchmarks.rivals import Problem, Size, can_pack, kernels_present
+from benchmarks.rivals import Problem, Size, kernels_present
 from benchmarks.timing import Comparison, compare
 
 SIZES = [
@@ -23,9 +23,7 @@ def compare_layers(sizes: Iterable[Size] = SIZES, budget: float = 10.0) -> Itera
     kernels = kernels_present()
     for size in sizes:
         problem = Problem(size)
-        rivals = {"torch": problem.torch(), "gemms": problem.gemms(), "loop": problem.loop()}
-        if can_pack():
-            rivals["packed"] = problem.gemms(packed=True)
+        rivals = {"torch": problem.torch(), "limit": problem.limit(), "loop": problem.loop()}
         rivals |= {kernel: problem.noisy(kernel) for kernel in kernels}
         yield compare(str(size), rivals, budget)
 

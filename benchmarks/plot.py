@@ -13,7 +13,7 @@ RIVALS = {
     "loop": ("loop over LSTMCell, with noise", "C7", "v"),
     "eager": ("noisin, eager", "C0", "o"),
     "c": ("noisin, C kernel", "C2", "s"),
-    "gemms": ("matrix products alone", "C1", "_"),
+    "limit": ("matrix products alone", "C1", "_"),
 }
 CURVES = ("T", "N", "H", "vocabulary")
 

@@ -19,6 +19,7 @@ from benchmarks.bars import Verdict
 from benchmarks.growth import exponent
 from benchmarks.rivals import kernels_present
 from benchmarks.timing import Comparison, Spread
+from noisin.recurrent.kernels import native
 
 FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
 
@@ -31,6 +32,7 @@ def environment() -> dict[str, Any]:
         "flags": flags(),
         "threads": torch.get_num_threads(),
         "kernels": kernels_present(),
+        "library": native.origin(),
         "versions": {
             "noisin": noisin.__version__,
             "torch": torch.__version__,
@@ -112,7 +114,8 @@ def markdown(comparisons: Sequence[Comparison], verdicts: Sequence[Verdict]) -> 
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     parts = [
         f"# {about['processor']}, {about['date']}",
-        f"{about['threads']} threads; {' '.join(about['flags']) or 'no flags known'}; {versions}. "
+        f"{about['threads']} threads; {' '.join(about['flags']) or 'no flags known'}; "
+        f"C kernel: {about['library'] or 'none'}; {versions}. "
         "Ratios are medians over interleaved rounds, with quartiles in brackets.",
     ]
     curves = [c for c in comparisons if c.unit == "s/token"]

@@ -4,24 +4,28 @@
     torch's module, without noise.
 ``loop``
     a loop over torch's cell with Gaussian noise: what a researcher would write.
-``gemms``, ``packed``
-    the matrix products alone, without which no layer can be computed: the limit. ``packed`` leaves
-    those of the recurrence to oneDNN, which torch's LSTM rests on.
+``limit``
+    the matrix products alone, without which no layer can be computed, each by the fastest of
+    all candidates: torch's own, oneDNN's and those of the C kernel.
 ``eager``, ``c``
     noisin's module with Gaussian noise, by either kernel, drawing the noise included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from statistics import median
 
 import torch
 from torch import Tensor, nn
 
 import noisin
+from benchmarks.timing import seconds
 from noisin import noise
 from noisin.recurrent import functional, kernels
+from noisin.recurrent.kernels.products import LAYER
 
 GAMMA = 1.1
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -54,12 +58,12 @@ def kernels_present() -> list[str]:
 class Problem:
     """The input, the gradient that comes from above, and the weights, alike for all rivals."""
 
-    def __init__(self, size: Size) -> None:
-        self.size = size
+    def __init__(self, size: Size, device: str = "cpu") -> None:
+        self.size, self.device = size, device
         generator = torch.Generator().manual_seed(1111)
         shape = (size.T, size.N, size.H)
-        self.x = torch.randn(shape, generator=generator).requires_grad_()
-        self.grad = torch.randn(shape, generator=generator)
+        self.x = torch.randn(shape, generator=generator).to(device).requires_grad_()
+        self.grad = torch.randn(shape, generator=generator).to(device)
         torch.manual_seed(1111)
         self.weights = getattr(nn, size.cell)(size.H, size.H).state_dict()
 
@@ -69,14 +73,15 @@ class Problem:
 
     def torch(self) -> Callable[[], object]:
         """Torch's module, without noise."""
-        layer = getattr(nn, self.size.cell)(self.size.H, self.size.H)
+        layer = getattr(nn, self.size.cell)(self.size.H, self.size.H, device=self.device)
         layer.load_state_dict(self.weights)
         return lambda: self.backward(layer(self.x)[0], layer)
 
     def noisy(self, kernel: str) -> Callable[[], object]:
         """Ours, drawing the noise included."""
         H = self.size.H
-        layer = getattr(noisin, self.size.cell)(H, H, noise=noise.Gaussian(GAMMA))
+        law, device = noise.Gaussian(GAMMA), self.device
+        layer = getattr(noisin, self.size.cell)(H, H, noise=law, device=device)
         layer.load_state_dict(self.weights)
 
         def run() -> object:
@@ -87,63 +92,67 @@ class Problem:
 
     def loop(self) -> Callable[[], object]:
         """A loop over torch's cell."""
-        cell = getattr(nn, f"{self.size.cell}Cell")(self.size.H, self.size.H)
+        H, device = self.size.H, self.device
+        cell = getattr(nn, f"{self.size.cell}Cell")(H, H, device=device)
         cell.load_state_dict({k.removesuffix("_l0"): v for k, v in self.weights.items()})
         zeros = self.x.new_zeros(self.size.N, self.size.H)
         run = looped_lstm if self.size.cell == "LSTM" else looped
         return lambda: self.backward(run(cell, self.x, zeros), cell)
 
-    def gemms(self, packed: bool = False) -> Callable[[], object]:
+    def limit(self) -> Callable[[], object]:
         """The products of forward and backward, in the fewest and largest pieces there can be.
 
         ``W x`` of all steps, ``U z`` step by step, and back: ``Uᵀ d`` step by step, then ``Wᵀ d``
-        and the gradients of W and U over all steps, with d the gradient of the gates. ``packed``
-        lays U out for the products of the steps beforehand, as torch's LSTM does.
+        and the gradients of W and U over all steps, with d the gradient of the gates. Each is left
+        to the candidate that is fastest now.
         """
+        parts = [fastest(candidates) for candidates in self._products()]
+        return lambda: [part() for part in parts]
+
+    def _products(self) -> Iterator[list[Callable[[], object]]]:
+        """The candidates for each product, or for those of all steps."""
         T, N, H = self.size.T, self.size.N, self.size.H
         G = GATES[self.size.cell] * H
         W, U = self.weights["weight_ih_l0"], self.weights["weight_hh_l0"]
         x, z = self.x.detach().view(T * N, H), self.grad.view(T * N, H)
-        gates, d, dx, dz = aligned(T * N, G), aligned(T * N, G), aligned(T * N, H), aligned(N, H)
-        dW, dU = aligned(G, H), aligned(G, H)
-        d.normal_()
-        steps = [slice(t * N, (t + 1) * N) for t in range(T)]
+        d = torch.randn(T * N, G)
+        for kind, a, b in (
+            ("input", x, W.t()), ("back", d, W), ("weights", d.t(), x), ("weights", d.t(), z)
+        ):  # fmt: skip
+            others = [c.product for c in LAYER.candidates.values() if c.runs(a, b)]
+            yield [partial(product, a, b) for product in (LAYER.kinds[kind], *others)]
+        for rows, w in ((z, U.t()), (d, U)):
+            steps = torch.split(rows, N)
+            yield [
+                partial(in_place, steps, w),
+                *([partial(packed, steps, w)] if can_pack() else []),
+            ]
 
-        def recur() -> None:
-            for t in steps:
-                gates[t].addmm_(z[t], U.t())
-            for t in steps:
-                torch.mm(d[t], U, out=dz)
 
-        def recur_packed() -> None:
-            there, back = pack(U, N), pack(U.t().contiguous(), N)
-            for t in steps:
-                product(z[t], there, None, "none", [], "")
-            for t in steps:
-                product(d[t], back, None, "none", [], "")
+def fastest(candidates: list[Callable[[], object]]) -> Callable[[], object]:
+    """The one whose median over some rounds is the lowest."""
+    rounds = [[seconds(candidate) for candidate in candidates] for _ in range(6)][1:]
+    medians = [median(times) for times in zip(*rounds, strict=True)]
+    return candidates[medians.index(min(medians))]
 
-        pack = torch.ops.mkldnn._reorder_linear_weight if packed else None
-        product = torch.ops.mkldnn._linear_pointwise if packed else None
-        recurrence = recur_packed if packed else recur
 
-        def run() -> None:
-            torch.mm(x, W.t(), out=gates)
-            recurrence()
-            torch.mm(d, W, out=dx)
-            torch.mm(d.t(), x, out=dW)
-            torch.mm(d.t(), z, out=dU)
+def in_place(steps: Sequence[Tensor], w: Tensor) -> None:
+    """The products of single steps, added to one buffer."""
+    out = steps[0].new_zeros(len(steps[0]), w.shape[1])
+    for step in steps:
+        out.addmm_(step, w)
 
-        return run
+
+def packed(steps: Sequence[Tensor], w: Tensor) -> None:
+    """The same by oneDNN, which lays out w beforehand, as torch's LSTM does."""
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(w.t().contiguous(), len(steps[0]))
+    for step in steps:
+        torch.ops.mkldnn._linear_pointwise(step, laid_out, None, "none", [], "")
 
 
 def can_pack() -> bool:
     """Whether this torch has oneDNN's products with a matrix packed beforehand."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def aligned(rows: int, columns: int) -> Tensor:
-    """A matrix whose rows start on cache lines: products are written faster there."""
-    return torch.zeros(rows, -(-columns // 16) * 16)[:, :columns]
 
 
 def looped_lstm(cell: nn.LSTMCell, x: Tensor, zeros: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from tests import stats
 
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # of those that tests start: more threads than cores crawl
+os.environ["NOISIN_GEMM"] = "mkl"  # what is fastest depends on the machine, and tests must not
 # Under nohup Ctrl-C is ignored, as it should be; the commands that tests start are to hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 _checks_of_workers: list[int] = []

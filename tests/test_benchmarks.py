@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import report
+from benchmarks import gpu, report
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.bars import BARS, Bar, judge
 from benchmarks.evaluation import compare_evaluation
@@ -20,6 +20,7 @@ from benchmarks.layers import SIZES, compare_layers
 from benchmarks.models import Shape
 from benchmarks.rivals import Problem, Size
 from benchmarks.sampling import compare_samplers
+from benchmarks.shapes import SAMPLED, compare_shapes, packed, shapes
 from benchmarks.steps import compare_endurance, compare_memory, compare_steps
 from benchmarks.timing import Comparison, compare
 from tests.pairwise import PRODUCTS
@@ -64,6 +65,20 @@ def test_the_bars_name_what_is_measured() -> None:
         if bar.case.split()[0] in ("LSTM", "GRU", "Elman"):
             assert bar.case in cases
     assert {bar.rival for bar in BARS if bar.over == "loop"} == {"c"}
+    others = {f"samples in strong mode of {SAMPLED}", *map(str, shapes())}
+    assert others == {bar.case for bar in BARS if " of LSTM 650" in bar.case} - {
+        "evaluation of LSTM 650 × 80"
+    }
+
+
+def test_the_shapes_are_what_their_names_say() -> None:
+    for shape in shapes():
+        name = str(shape)
+        assert name.startswith("one step of") == (not shape.back)
+        assert name.startswith("one step") == (shape.size.T == 1)
+        assert name.startswith("packed") == shape.packed
+    sizes = packed(torch.zeros(35, 20, 1)).batch_sizes.tolist()
+    assert (len(sizes), sizes[0], sizes[4], sizes[-1]) == (35, 20, 20, 1)
 
 
 @pytest.mark.parametrize(("limit", "code"), [(2.0, 0), (0.1, 1)])
@@ -87,7 +102,7 @@ def test_results_are_kept_with_the_machine_that_made_them(tmp_path: Path) -> Non
     path = report.save(report.as_json(comparisons, verdicts), "table", tmp_path)
     record = json.loads(path.read_text())
     assert record["date"] in path.name
-    assert {"processor", "threads", "flags", "versions"} <= record.keys()
+    assert {"processor", "threads", "flags", "library", "versions"} <= record.keys()
     assert record["bars"][0]["met"] is False
     assert report.from_json(record)[0].rounds == comparisons[0].rounds
 
@@ -95,17 +110,22 @@ def test_results_are_kept_with_the_machine_that_made_them(tmp_path: Path) -> Non
 def test_the_limit_does_the_products_of_a_layer() -> None:
     """Six products of 2·T·N·H·4H operations, forward and backward, are all that it does.
 
-    The counter does not see the one that is added in place.
+    The counter does not see the two that are added in place, step by step.
     """
     from torch.utils.flop_counter import FlopCounterMode
 
+    parts = list(Problem(TOY)._products())
+    assert len(parts) == 6
     with FlopCounterMode(display=False) as counter:
-        Problem(TOY).gemms()()
-    assert counter.get_total_flops() == 5 * 2 * TOY.T * TOY.N * TOY.H * 4 * TOY.H
+        for own, *_ in parts:
+            own()
+    assert counter.get_total_flops() == 4 * 2 * TOY.T * TOY.N * TOY.H * 4 * TOY.H
+    Problem(TOY).limit()()
 
 
 RUNS: dict[str, Callable[[], Any]] = {
     "layers": lambda: compare_layers([TOY], budget=0.01),
+    "shapes": lambda: compare_shapes(shapes(8, 2, 3, rows=(1, 2)), TOY, budget=0.01),
     "sampling": lambda: compare_samplers(TOY, budget=0.01),
     "evaluation": lambda: compare_evaluation([TOY], budget=0.01),
     "steps": lambda: compare_steps([SHAPE], budget=0.01),
@@ -125,6 +145,13 @@ def test_every_benchmark_runs() -> None:
         assert comparisons
         text = report.markdown(comparisons, judge(comparisons))
         assert all(c.case in text for c in comparisons)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_there_is_nothing_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its values and its speed run at toy size in tests/recurrent/kernels/interpreted/values.py."""
+    assert gpu.main() == 2
+    assert capsys.readouterr().out.startswith("There is no GPU that torch can use")
 
 
 def test_an_exponent_is_that_of_the_curve() -> None:

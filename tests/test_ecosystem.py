@@ -140,39 +140,6 @@ class TestGradientCheckpointing:
         assert torch.equal(got, x.grad)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["tanh", "lstm", "gru-read"])
-def test_compile_is_right(kind: str) -> None:
-    """Torch's compiler falls back to eager for RNNs; what comes out is the same."""
-    torch._dynamo.reset()
-    case = Case(kind)
-    model = nn.Sequential(case.make())
-    x, eps = torch.randn(3, 2, F, dtype=torch.float64), case.eps(3, 2)
-    compiled = torch.compile(model, backend="aot_eager")
-    torch.manual_seed(5)
-    want = model(x)[0]
-    torch.manual_seed(5)
-    torch.testing.assert_close(compiled(x)[0], want)
-    assert not torch.equal(compiled(x)[0], compiled(x)[0])
-    direct = torch.compile(lambda x, eps: model[0](x, eps=eps)[0] * 1, backend="aot_eager")
-    torch.testing.assert_close(direct(x, eps), model[0](x, eps=eps)[0])
-    compiled(x)[0].sum().backward()
-    model.eval()
-    torch.testing.assert_close(compiled(x)[0], model(x)[0])
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["tanh", "lstm", "gru-read", "sigmoid"])
-def test_export_in_eval_with_a_dynamic_batch(kind: str) -> None:
-    rnn = Case(kind).make().eval()
-    x = torch.randn(5, 4, F, dtype=torch.float64)
-    batch = torch.export.Dim("batch", min=1, max=512)
-    program = torch.export.export(rnn, (x,), dynamic_shapes={"input": {1: batch}})
-    for N in (1, 3, 100):
-        other = torch.randn(5, N, F, dtype=torch.float64)
-        torch.testing.assert_close(program.module()(other)[0], rnn(other)[0])
-
-
 class Model(nn.Module):
     def __init__(self, rnn: nn.Module) -> None:
         super().__init__()

@@ -7,7 +7,9 @@ gives to a row of targets is random, ``log p(x_{1:T} | z_{1:T})``, and
 - the **objective** (Jensen bound) is its mean over the noise, which training maximises;
 - the **marginal** ``log p(x_{1:T})``, the log of the mean likelihood, is what it bounds.
 
-K noise samples are computed as K times as many rows of the batch, with their own states.
+K noise samples are K times as many rows of the batch, with their own states. A model whose methods
+take ``samples``, as noisin's do, is given N rows and K, and computes once what the samples have in
+common: see :mod:`noisin.recurrent.samples`. Other models are given K·N rows.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.base import require_likelihood
 from noisin.noise.family import Family
+from noisin.recurrent import samples
 from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
 from noisin.recurrent.functional import Mode
 from noisin.recurrent.injection import noise_on
 
 Model = Callable[..., tuple[Tensor, Any]]
-NOISE_SAMPLES = "a whole number of noise samples"
 
 
 @dataclass(frozen=True)
@@ -287,7 +289,7 @@ def log_joint(
 
 def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor, Any]:
     """``s`` and the state of K noise samples of every row: row n of sample k is row k·N + n."""
-    arguments.whole("objective: K", K, what=NOISE_SAMPLES)
+    arguments.whole("objective: K", K, what=samples.NOISE_SAMPLES)
     checks.require_model("objective", model)
     _, N = _window(x)
     if getattr(model, "batch_first", False):
@@ -296,7 +298,10 @@ def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor,
             "batch_first=True. Wrap it in a module that transposes."
         )
     with noise_on(model) if isinstance(model, nn.Module) else nullcontext():
-        output = model(_fold(x, N, K), _fold_state(state, N, K))
+        if K > 1 and samples.offered(model):
+            output = model(x, _checked_state(state, N, K), samples=K)
+        else:
+            output = model(_fold(x, N, K), _fold_state(state, N, K))
     s, state = checks.model_output("objective", output)
     if s.shape[:2] != (len(x), K * N):
         raise InvalidValue(
@@ -319,15 +324,24 @@ def _fold_state(state: Any, N: int, K: int) -> Any:
     return states.map(lambda part: _fold(part, N, K, max(part.dim() - 2, 0)), state)
 
 
-def _fold(value: Tensor, N: int, K: int, dim: int = 1) -> Tensor:
-    """Repeat all rows K times: row n of copy k is row k·N + n."""
-    if value.dim() > dim and value.shape[dim] == K * N:
-        return value
-    if value.dim() <= dim or value.shape[dim] != N:
+def _checked_state(state: Any, N: int, K: int) -> Any:
+    """A state of N or K·N rows."""
+    return states.map(lambda part: _checked(part, N, K, max(part.dim() - 2, 0)), state)
+
+
+def _checked(value: Tensor, N: int, K: int, dim: int) -> Tensor:
+    if value.dim() <= dim or value.shape[dim] not in (N, K * N):
         raise InvalidValue(
             f"objective: expected N = {N} rows, or K · N = {K * N} carried rows, in dimension "
             f"{dim}, got {tuple(value.shape)}."
         )
+    return value
+
+
+def _fold(value: Tensor, N: int, K: int, dim: int = 1) -> Tensor:
+    """Repeat all rows K times: row n of copy k is row k·N + n."""
+    if _checked(value, N, K, dim).shape[dim] == K * N:
+        return value
     shape = (*value.shape[:dim], K, *value.shape[dim:])
     return value.unsqueeze(dim).expand(shape).flatten(dim, dim + 1)
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from noisin._util import places
+from noisin._util import places, trust
 from noisin.data import cache
-from noisin.recurrent.kernels import build
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,4 +25,4 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ids_and_kernels_are_kept_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOISIN_CACHE", str(tmp_path))
     assert cache.entry_path("abc").is_relative_to(tmp_path)
-    assert build._folder().is_relative_to(tmp_path)
+    assert trust.cache_folder("kernels").is_relative_to(tmp_path)

@@ -118,5 +118,5 @@ def test_a_class_is_loaded_without_torch() -> None:
 
 def test_a_class_that_refuses_its_arguments_is_one_message() -> None:
     assert construct("x", complex, 1, 2) == 1 + 2j
-    with pytest.raises(InvalidValue, match="model.head: dict cannot be constructed: .*Check its"):
+    with pytest.raises(InvalidValue, match="model.head: dict failed: .*Check its"):
         construct("model.head", dict, 3)

@@ -78,8 +78,8 @@ def test_a_std_and_a_schedule_need_from_variance(module: str) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("{}:Uniform", {"gamma": -1.0}, r"Uniform.-1.0. failed: the width is negative. The class"),
-        ("{}:Scaled", {"std": 1.0, "alpha": 1.0}, r"from_variance.1.0, alpha=1.0. failed: .*alpha"),
+        ("{}:Uniform", {"gamma": -1.0}, "Uniform failed: the width is negative. Check"),
+        ("{}:Scaled", {"std": 1.0, "alpha": 1.0}, "from_variance failed: .*alpha"),
         ("{}:Biased", {"gamma": 1.0}, "Biased: noise must be centred"),
         ("{}:Loud", {"gamma": 1.0}, "the class needs variance and sample, and has no variance"),
         ("{}:Uniforn", {"gamma": 1.0}, "noise.family = .* has no Uniforn"),

@@ -168,6 +168,11 @@ KINDS: dict[str, dict[str, Any]] = {
         "train": {"averaging": "from_start", "clean_tokens": 100},
     },
     "K = 2, varying windows": {"train": {"K": 2, "variable_length": True}},
+    "K = 3, one recurrence": {
+        "train": {"K": 3},
+        "noise": {"feedback": False, "noisy_layers": "last"},
+        "model": {"dropout": {"output": 0.2}},
+    },
     "penalty": {
         "train": {"objective": "penalty"},
         "noise": {"feedback": False, "noisy_layers": "last"},

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from noisin._util.products import choice_of
 from noisin.data import Corpus, Vocabulary
 from noisin.errors import InvalidValue, Unsupported
 from noisin.tasks import Observation
@@ -289,3 +290,26 @@ def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(InvalidValue, match="contains 'thesis.tex' and is not a run"):
         toy.fit(tmp_path)
+
+
+def test_a_continued_run_keeps_the_libraries_of_its_products(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are part of the arithmetic: what is fastest now must not change the bits of a run."""
+    monkeypatch.setenv("NOISIN_GEMM", "onednn")
+    for name in ("whole", "parted"):
+        toy.fit(tmp_path / name, train={"epochs": 1 if name == "parted" else 2})
+    monkeypatch.setenv("NOISIN_GEMM", "mkl")
+    record = toy.fit(tmp_path / "parted", train={"epochs": 2})
+    assert set(choice_of(record.products).values()) == {"onednn"}
+    assert toy.result(tmp_path / "parted") == toy.result(tmp_path / "whole")
+    other = toy.fit(tmp_path / "other", train={"epochs": 2})
+    assert set(choice_of(other.products).values()) == {"mkl"}
+
+
+def test_a_record_with_unknown_libraries_is_refused(tmp_path: Path) -> None:
+    toy.fit(tmp_path, train={"epochs": 1})
+    path = tmp_path / "environment.json"
+    path.write_text(path.read_text().replace("=mkl", "=abacus"))
+    with pytest.raises(InvalidValue, match="environment.json: 'input-small' must be .*'abacus'"):
+        toy.fit(tmp_path, train={"epochs": 2})

@@ -94,7 +94,8 @@ def test_raw_and_averaged_weights_are_scored_each_at_its_best(
     averaging: str, tmp_path: Path
 ) -> None:
     text = toy.corpus()
-    settings = {"averaging": averaging, "nt_window": 1, "lr": 20.0, "epochs": 8}
+    lr = 10.0 if averaging == "from_start" else 20.0  # early best average; late trigger
+    settings = {"averaging": averaging, "nt_window": 1, "lr": lr, "epochs": 8}
     record = toy.fit(tmp_path / "run", train=settings | {"clean_tokens": 500})
     summary, lines = record.summary, record.metrics
     assert summary is not None

@@ -197,6 +197,8 @@ def sizes(where: str, shape: object) -> tuple[int, ...]:
 
 
 def _is_size(n: Any) -> bool:
+    if type(n) is int:  # as almost always: the test of an abstract class below takes a while
+        return 0 <= n <= arguments.LARGEST
     if isinstance(n, torch.SymInt):  # of a tracer
         return True
     whole = isinstance(n, Integral) and not isinstance(n, bool)  # numpy's integers too

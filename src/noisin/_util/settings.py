@@ -165,7 +165,7 @@ def load_object(name: str, setting: str = "", members: Sequence[str] = ()) -> ty
 
 
 def construct(setting: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a class that a setting names; arguments that it refuses are one clear message."""
+    """Call what a setting names; arguments that it refuses are one clear message."""
     try:
         return make(*args, **kwargs)
     except NoisinError:
@@ -173,8 +173,7 @@ def construct(setting: str, make: Callable[..., Any], *args: Any, **kwargs: Any)
     except (TypeError, ValueError) as error:
         name = getattr(make, "__qualname__", repr(make))
         raise InvalidValue(
-            f"{setting}: {name} cannot be constructed: {error}. Check its arguments, or name "
-            f"another class."
+            f"{setting}: {name} failed: {error}. Check its arguments, or name another class."
         ) from error
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noisin._util import checks
+from noisin._util import checks, torch_state
 
 State = Any
 
@@ -45,6 +45,39 @@ def to(state: State, device: torch.device | str) -> State:
 def repeat(state: State, K: int) -> State:
     """K copies of all rows side by side: row n of copy k is row k·N + n."""
     return map(lambda part: torch.cat([part] * K, dim=-2), state)
+
+
+def spread(state: State, N: int, K: int) -> State:
+    """A state of K·N rows: as it is, or K copies of one of N."""
+    return map(lambda part: part if _rows(part) != N else torch.cat([part] * K, dim=-2), state)
+
+
+def first(state: State, N: int) -> State:
+    """The first N rows."""
+    return map(lambda part: part if _rows(part) == N else part[..., :N, :], state)
+
+
+def is_common(state: State, N: int, K: int) -> bool:
+    """Whether K samples have one state: it has N rows, or K·N rows that are K equal copies.
+
+    Copies that gradients are wanted of are not one, because each has its own.
+
+    >>> one = torch.tensor([[1.0], [2.0]])
+    >>> is_common(repeat(one, 3), 2, 3), is_common(torch.arange(6.0).view(6, 1), 2, 3)
+    (True, False)
+    """
+    if isinstance(state, tuple | list):
+        return all(is_common(part, N, K) for part in state)
+    if state is None or _rows(state) == N:
+        return True
+    if _rows(state) != K * N or state.requires_grad or not torch_state.values_known(state):
+        return False
+    samples = _by_sample(state, N)
+    return torch.equal(samples, samples[..., :1, :, :].expand_as(samples))
+
+
+def _rows(part: Tensor) -> int:
+    return part.shape[-2] if part.dim() > 1 else -1
 
 
 def columns(state: State, which: slice, total: int) -> State:

@@ -6,22 +6,50 @@ questions. Both facts stay in this file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 from torch import Tensor
+from torch._C._dynamo import eval_frame
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
+from torch.nn import Parameter
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-def compiling() -> bool:
-    """Whether ``torch.compile`` or ``torch.export`` traces this code."""
-    return torch.compiler.is_compiling()
+# Whether `torch.compile` or `torch.export` traces this code. It is torch's own function, because
+# where the compiler gives up on a function it compiles those that it calls: one of ours that asks
+# would be answered yes while it is compiled, and keep the answer.
+compiling = torch.compiler.is_compiling
+
+
+def compiled_inside_others(function: Function) -> Function:
+    """Decorator: ``torch.compile`` may trace this function in another, and never begins with it.
+
+    It is what torch does with functions of its own, without importing the compiler. A torch that
+    does it in another way compiles more than it needs.
+    """
+    if hasattr(eval_frame, "set_code_exec_strategy"):
+        skip, default = eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT
+        strategy = eval_frame._FrameExecStrategy(skip, default)
+        eval_frame.set_code_exec_strategy(function.__code__, strategy)
+    return function
+
+
+@compiled_inside_others
+def refused_as_an_rnn() -> bool:
+    """Whether ``torch.compile`` is at work on the functions that are called, but not on RNNs."""
+    if compiling() or eval_frame.get_eval_frame_callback() is None:
+        return False
+    return not getattr(torch._dynamo.config, "allow_rnn", True)
 
 
 def transforming() -> bool:
     """Whether a transform of ``torch.func`` is active, such as vmap or grad."""
-    if compiling():  # the compiler cannot trace the question below
-        return False
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return torch._C._functorch.get_dynamic_layer_stack_depth() > 0
 
 
 def differentiating_forward() -> bool:
@@ -30,9 +58,12 @@ def differentiating_forward() -> bool:
 
 
 def recording() -> bool:
-    """Whether torch records or transforms single operations, which a kernel would hide."""
+    """Whether torch records or transforms single operations, which a kernel would hide.
+
+    The compiler is not among those: it takes a layer as one operation.
+    """
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return compiling() or tracing or transforming() or differentiating_forward()
+    return tracing or transforming() or differentiating_forward()
 
 
 def dispatching() -> bool:
@@ -52,6 +83,8 @@ def autocasting() -> bool:
 
 def autocast_dtype(x: Tensor) -> torch.dtype | None:
     """The dtype in which autocast takes products of x, or None; it leaves float64 alone."""
+    if not compiling() and not autocasting():
+        return None
     device = x.device.type
     available = torch.amp.is_autocast_available(device)
     if not available or not torch.is_autocast_enabled(device) or x.dtype == torch.float64:
@@ -67,6 +100,11 @@ def values_known(x: Tensor) -> bool:
 def batched_by_autograd(x: Tensor) -> bool:
     """Whether x is a batch of gradients of ``is_grads_batched``, which is not a vmap."""
     return torch._C._functorch.is_legacy_batchedtensor(x)
+
+
+def traceable(x: Tensor) -> bool:
+    """Whether x is an ordinary tensor to the compiler, not of a class with rules of its own."""
+    return isinstance(x, FakeTensor | FunctionalTensor) or type(x) in (Tensor, Parameter)
 
 
 def plain(x: Tensor) -> bool:

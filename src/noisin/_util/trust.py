@@ -15,6 +15,7 @@ import stat
 import sys
 from pathlib import Path
 
+from noisin._util import places
 from noisin.errors import Unavailable
 
 _LINKS = 40  # symbolic links on the way, as many as Linux follows
@@ -84,6 +85,15 @@ def open_file(path: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def cache_folder(name: str) -> Path:
+    """A folder in the user's cache that nobody else can write to; it is created if necessary."""
+    folder = check_folder(places.made(places.cache())) / name
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if is_own(folder.lstat()):
+        folder.chmod(0o700)
+    return check_folder(folder)
 
 
 def is_own(found: os.stat_result) -> bool:

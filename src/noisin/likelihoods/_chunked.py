@@ -17,9 +17,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from noisin._util.products import ONEDNN, Products, mkl
+
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 CACHE_LINE = 64
+_EXAMPLES = {"small": (64, 1_000), "medium": (200, 5_000), "large": (650, 10_000)}  # H, O
+
+
+def _example(kind: str, size: str) -> tuple[Tensor, Tensor]:
+    """The matrices of a chunk of a tied language model."""
+    H, O = _EXAMPLES[size]  # noqa: E741
+    z, ds, V = torch.zeros(256, H), torch.zeros(256, O), torch.zeros(O, H).t()
+    return {"logits": (z, V), "states": (ds, V.t())}[kind]
+
+
+# z V, and the gradient of z. That of V is added to a sum, which torch's product can do alone.
+HEAD = Products("head", {"logits": mkl, "states": mkl}, {"onednn": ONEDNN}, _example)
 
 
 @dataclass(frozen=True)
@@ -44,10 +58,7 @@ class Prediction:
         for first in range(0, n, size):
             rows = slice(first, min(first + size, n))
             s, z = buffer[: rows.stop - first], self.z[rows]
-            if self.bias is None:
-                torch.mm(z, self.V, out=s)
-            else:
-                torch.addmm(self.bias, z, self.V, out=s)
+            s = HEAD("logits", z, self.V, bias=self.bias, out=s)
             yield rows, s.to(self.dtype)
 
     def nll(self) -> Tensor:
@@ -90,7 +101,7 @@ class _Sum:
             ds, scale = ds.mul_(scale[:, None]).to(z.dtype), torch.ones_like(scale)
         scale = scale[:, None]
         if self.dz is not None:
-            product = torch.mm(ds, V.t(), out=self.product[: len(ds)])
+            product = HEAD("states", ds, V.t(), out=self.product[: len(ds)])
             torch.mul(product, scale, out=self.dz[rows])
         if self.dV is not None and self.dV.dtype == ds.dtype:
             self.dV.addmm_((z * scale).t(), ds)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin._util import checks
+from noisin._util import checks, states
 from noisin._util.settings import construct
 from noisin.errors import InvalidType, Unsupported
 from noisin.recurrent import drop_ins
@@ -23,6 +23,7 @@ from noisin.recurrent.cells import Noisy
 from noisin.recurrent.convert import clean_twin
 from noisin.recurrent.injection import Injection
 from noisin.recurrent.layout import Layout
+from noisin.recurrent.samples import repeat_rows
 from noisin.recurrent.stack import NoisyStack
 from noisin.recurrent.unrolled import Unrolled
 from noisin.regularizers.cells import DropoutLSTMCell
@@ -58,9 +59,14 @@ class Layer(nn.Module):
                     else:
                         parameter.uniform_(-bound, bound, generator=generator)
 
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """``(T, N, F)`` to ``(T, N, H)``, and the state."""
+    def forward(self, x: Tensor, state: Any = None, *, samples: int = 1) -> tuple[Tensor, Any]:
+        """``(T, N, F)`` to ``(T, N, H)``, and the state; of K samples, as in a stack."""
         rnn = self.rnn
+        if samples != 1:
+            if isinstance(rnn, NoisyStack) and not self.dropout.acts:
+                z, state = rnn(x, state, samples=samples)
+                return z, state
+            x, state = repeat_rows(x, samples), states.spread(state, x.shape[1], samples)
         if state is not None and isinstance(rnn, nn.RNNBase):
             sizes = (rnn.hidden_size,) * (2 if isinstance(rnn, nn.LSTM) else 1)
             drop_ins.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)

@@ -7,9 +7,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from noisin._util import arguments, states
 from noisin.data.batch import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models.base import Head, Loss, State
+from noisin.models.sharing import is_shared
+from noisin.recurrent.samples import NOISE_SAMPLES, repeat_rows
 from noisin.regularizers.terms import Term, Trace
 
 
@@ -25,6 +28,11 @@ class SequenceModel(nn.Module):
         terms: penalties to add to the loss.
 
     A state is a tuple of the states of the layers, followed by the memory of the head, if any.
+
+    All methods take ``samples``, the number K of noise samples of every row: the result is that of
+    K copies of the rows side by side, with states of K·N rows. In strong mode, where the samples
+    differ by the noise on the last layer alone, encoder and layers are computed once for all of
+    them; the head is not.
 
     >>> import torch, noisin
     >>> from noisin.likelihoods import Bernoulli
@@ -63,32 +71,34 @@ class SequenceModel(nn.Module):
         """What the record of a run recognises the model by: its parts as they are shown."""
         return {"parts": repr(self).splitlines(), "terms": [repr(term) for term in self.terms]}
 
-    def encode(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
+    def encode(self, x: Tensor, state: State = None, *, samples: int = 1) -> tuple[Tensor, State]:
         """What the head reads, ``(T, N, H)``, and the state of the layers."""
-        trace, state = self._trace(x, state)
+        trace, state = self._trace(x, state, **_asked(samples))
         return trace.read[-1], state
 
-    def forward(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State = None, *, samples: int = 1) -> tuple[Tensor, State]:
         """The prediction of the head for each step, such as natural parameters, and the state."""
-        z, carried = self.encode(x, state)
-        return self.head.predict(z, self._memory(state)), carried
+        z, carried = self.encode(x, state, **_asked(samples))
+        return self.head.predict(z, self._memory(state, x, samples)), carried
 
-    def loss(self, batch: Batch, state: State = None) -> Loss:
+    def loss(self, batch: Batch, state: State = None, *, samples: int = 1) -> Loss:
         """The mean nll of the scored targets, and the terms."""
-        trace, carried = self._trace(batch.x, state)
-        mean, memory = self.head.mean_nll(trace.read[-1], batch, self._memory(state))
+        trace, carried = self._trace(batch.x, state, **_asked(samples))
+        before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
+        mean, memory = self.head.mean_nll(trace.read[-1], batch, before)
         terms = {term.name: term(trace, batch) for term in self.terms}
         return Loss(mean, batch.count, terms, _with_memory(carried, memory))
 
     def log_prob(
-        self, batch: Batch, state: State = None, *, temperature: float = 1.0
+        self, batch: Batch, state: State = None, *, temperature: float = 1.0, samples: int = 1
     ) -> tuple[Tensor, State]:
         """``log p`` of each target, ``(T, N)``, and the state.
 
         ``temperature`` divides the natural parameters.
         """
-        z, carried = self.encode(batch.x, state)
-        nll, memory = self.head_at(temperature).nll(z, batch, self._memory(state))
+        z, carried = self.encode(batch.x, state, **_asked(samples))
+        before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
+        nll, memory = self.head_at(temperature).nll(z, batch, before)
         return -nll, _with_memory(carried, memory)
 
     def head_at(self, temperature: float) -> Head:
@@ -103,17 +113,38 @@ class SequenceModel(nn.Module):
         head: Head = self.head.tempered(temperature)
         return head
 
-    def _trace(self, x: Tensor, state: State) -> tuple[Trace, State]:
+    def _trace(self, x: Tensor, state: State, *, samples: int = 1) -> tuple[Trace, State]:
+        if samples != 1:
+            arguments.whole(f"{type(self).__name__}: samples", samples, what=NOISE_SAMPLES)
+            before, N = tuple(self._states(state)), x.shape[1]
+            if is_shared(self.encoder, self.layers, self.dropouts, x, before, samples):
+                return self._shared_trace(x, states.first(before, N), samples)
+            x, state = repeat_rows(x, samples), states.spread(before, N, samples)
         z = self.dropouts[0](self.encoder(x))
         emitted, read, carried = [], [], []
         parts = zip(self.layers, self.dropouts[1:], self._states(state), strict=True)
-        for layer, dropout, before in parts:
-            h, after = layer(z, before)
+        for layer, dropout, part in parts:
+            h, after = layer(z, part)
             z = dropout(h)
             emitted.append(h)
             read.append(z)
             carried.append(after)
         return Trace(tuple(emitted), tuple(read), self.head), tuple(carried)
+
+    def _shared_trace(self, x: Tensor, state: Sequence[Any], K: int) -> tuple[Trace, State]:
+        """The trace of K samples whose layers are the same up to the noise of the last one."""
+        z = self.dropouts[0](self.encoder(x))
+        emitted, carried = [], []
+        for layer, dropout, before in zip(
+            self.layers[:-1], self.dropouts[1:-1], state[:-1], strict=True
+        ):
+            h, after = layer(z, before)
+            z = dropout(h)
+            emitted.append(repeat_rows(h, K) if self.terms else h)
+            carried.append(states.repeat(after, K))
+        h, after = self.layers[-1](z, state[-1], samples=K)
+        read = (*emitted, self.dropouts[-1](h))  # no dropout acts before the last one
+        return Trace((*emitted, h), read, self.head), (*carried, after)
 
     def _states(self, state: State) -> Sequence[Any]:
         """The state of each layer."""
@@ -128,9 +159,16 @@ class SequenceModel(nn.Module):
             )
         return state[: len(self.layers)]
 
-    def _memory(self, state: State) -> State:
-        """The memory of the head, if there is one."""
-        return state[-1] if state is not None and len(state) > len(self.layers) else None
+    def _memory(self, state: State, x: Tensor, samples: int) -> State:
+        """The memory of the head, if there is one, of all samples of the rows of x."""
+        if state is None or len(state) <= len(self.layers):
+            return None
+        return state[-1] if samples == 1 else states.spread(state[-1], x.shape[1], samples)
+
+
+def _asked(samples: int) -> dict[str, int]:
+    """The argument of a method, which a subclass may define without it."""
+    return {} if samples == 1 else {"samples": samples}
 
 
 def _with_memory(carried: tuple[Any, ...], memory: State) -> State:

@@ -51,6 +51,8 @@ class Stochastic(nn.Module):
     shard: Shard | None = None
 
     def _draw(self, noise: Noise, shape: Sequence[int], like: Tensor) -> Tensor:
+        if self.generator is not None and torch_state.compiling():
+            _refuse_to_compile_a_given_generator(type(self).__name__)
         # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams
         # but cannot know of this one: the recomputed noise would not be the noise of the forward.
         if self.generator is not None and torch_state.in_backward():
@@ -73,6 +75,14 @@ class Stochastic(nn.Module):
     def _mask(self, p: float, shape: Sequence[int], like: Tensor) -> Tensor:
         """A dropout mask, 0 or ``1/(1 - p)``: ``1 + eps`` of Bernoulli noise."""
         return self._draw(Bernoulli(1 - p), shape, like).add_(1)
+
+
+def _refuse_to_compile_a_given_generator(name: str) -> None:
+    # torch.compile shows the calls that lead here and not the message: hence the name.
+    raise Unsupported(
+        f"{name}: torch.compile and torch.export cannot draw from a generator that is given. Leave "
+        f"generator=None (torch's global stream), or pass the noise as eps."
+    )
 
 
 def set_shard(model: nn.Module, shard: Shard | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -28,9 +29,7 @@ class Variates:
 
     def normal(self) -> Tensor:
         """Standard normal variates."""
-        return torch.randn(
-            self.shape, dtype=self.dtype, device=self.device, generator=self.generator
-        )
+        return torch.randn(self.shape, dtype=self.dtype, device=self.device, **self._source)
 
     def uniform(self) -> Tensor:
         """Uniform variates on (0, 1], finest near 0, so that log(u) is finite and reaches far.
@@ -71,6 +70,9 @@ class Variates:
         return k.to(torch.float32).add_(0.5).mul_(2.0**-31)
 
     def _rand(self) -> Tensor:
-        return torch.rand(
-            self.shape, dtype=self.dtype, device=self.device, generator=self.generator
-        )
+        return torch.rand(self.shape, dtype=self.dtype, device=self.device, **self._source)
+
+    @property
+    def _source(self) -> dict[str, Any]:
+        """The generator, if there is one: torch's functions that take one refuse symbolic sizes."""
+        return {} if self.generator is None else {"generator": self.generator}

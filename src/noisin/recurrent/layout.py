@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from noisin._util import torch_state
 from noisin.errors import InvalidValue
 
 
@@ -32,9 +33,10 @@ def require_sizes(name: str, sizes: Sequence[int], least: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of one input: how many rows each step has, and how to give results back."""
+    """The layout of one input: T steps of N sequences, and how to give results back."""
 
-    sizes: tuple[int, ...]
+    T: int
+    N: int
     batch_first: bool = False
     batched: bool = True
     packed: PackedSequence | None = None
@@ -57,10 +59,14 @@ class Layout:
                 f"RNN: expected at least one time step, got an input of shape "
                 f"{tuple(input.shape)}. Drop empty sequences."
             )
-        return cls((N,) * T, batch_first, batched)
+        return cls(T, N, batch_first, batched)
 
     @classmethod
     def _of_packed(cls, packed: PackedSequence) -> Layout:
+        if torch_state.compiling():  # the values, which the compiler does not know, are not checked
+            order = packed.sorted_indices
+            N = int(packed.batch_sizes[0]) if order is None else order.shape[0]
+            return cls(packed.batch_sizes.shape[0], N, packed=packed)
         sizes = tuple(packed.batch_sizes.tolist())
         require_sizes("RNN: the batch_sizes of a PackedSequence", sizes, least=1)
         if sum(sizes) != len(packed.data):
@@ -68,22 +74,19 @@ class Layout:
                 f"RNN: a PackedSequence has {len(packed.data)} rows of data, and its batch_sizes "
                 f"add up to {sum(sizes)}. Pack with pack_padded_sequence."
             )
-        return cls(sizes, packed=packed)
+        return cls(len(sizes), sizes[0], packed=packed)
 
     @property
-    def T(self) -> int:  # noqa: N802
-        """The number of time steps."""
-        return len(self.sizes)
-
-    @property
-    def N(self) -> int:  # noqa: N802
-        """The number of sequences."""
-        return self.sizes[0]
+    def sizes(self) -> tuple[int, ...]:
+        """How many rows each step has, as numbers."""
+        if self.packed is None:
+            return (self.N,) * self.T
+        return tuple(self.packed.batch_sizes.tolist())
 
     @property
     def lead(self) -> tuple[int, ...]:
         """The shape of all real steps: (T, N), or (S,) where packed."""
-        return (self.T, self.N) if self.packed is None else (sum(self.sizes),)
+        return (self.T, self.N) if self.packed is None else (self.packed.data.shape[0],)
 
     def enter(self, input: Tensor | PackedSequence) -> Tensor:
         """An input in the layout that we compute in."""
@@ -144,4 +147,6 @@ class Layout:
 
     def hold(self, x: Tensor) -> Tensor:
         """A value ``(N, F)`` that each sequence has at all its steps."""
+        if self.packed is None:
+            return x.repeat(self.T, 1, 1)
         return self.join([x[:n] for n in self.sizes])

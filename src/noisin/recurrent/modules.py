@@ -38,7 +38,8 @@ from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.cell import CELLS, CellSpec
 from noisin.recurrent.functional import States
 from noisin.recurrent.injection import Site, setting, warn_of_growth
-from noisin.recurrent.stack import NoisyStack, Pass
+from noisin.recurrent.passes import Pass
+from noisin.recurrent.stack import NoisyStack
 
 
 class RNN(NoisyStack, nn.RNN):
@@ -51,6 +52,7 @@ class RNN(NoisyStack, nn.RNN):
     (torch.Size([5, 1, 3]), True)
     """
 
+    _torch_class = nn.RNN
     _torch_arguments = drop_ins.with_nonlinearity(drop_ins.STACK_ARGUMENTS)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -82,7 +84,7 @@ class RNN(NoisyStack, nn.RNN):
         With ``h = (1 + u)/2``, u has the weights W/2 and U/4 and the bias ``b/2 + U·1/4``.
         """
         if self.nonlinearity != "sigmoid":
-            return super()._kernel(first, last, x, state, run)
+            return NoisyStack._kernel(self, first, last, x, state, run)
         weights = []
         for d in range(self._directions):
             w = self._weights(run, first * self._directions + d)
@@ -108,6 +110,8 @@ class LSTM(NoisyStack, nn.LSTM):
     True
     """
 
+    _torch_class = nn.LSTM
+
     @property
     def _cell(self) -> CellSpec:
         return CELLS["lstm"]
@@ -123,6 +127,7 @@ class GRU(NoisyStack, nn.GRU):
     feedback the two are the same.
     """
 
+    _torch_class = nn.GRU
     site: Site = setting("site")
 
     def __init__(self, *args: Any, site: Site = "read", **kwargs: Any) -> None:

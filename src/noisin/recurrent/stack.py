@@ -8,49 +8,33 @@ with noise on what it emits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import _VF, Generator, Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
 
-from noisin._util import checks, torch_state
+from noisin._util import checks, states, torch_state
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional, kernels
+from noisin.recurrent import samples as noise_samples
 from noisin.recurrent.cell import CellSpec
 from noisin.recurrent.functional import Mode, Share, States, Weights
 from noisin.recurrent.injection import Injected, Injection, NoisyLayers, setting
-from noisin.recurrent.kernels import Plan
+from noisin.recurrent.kernels import Outline, Plan
+from noisin.recurrent.kernels.plan import cached
 from noisin.recurrent.layout import Layout
-
-Input = Tensor | PackedSequence
-# The noise of a layer, (*lead, directions · H_out), in the dtype and on the device of a tensor.
-NoiseOf = Callable[[int, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Pass:
-    """What one forward pass runs with.
-
-    ``weights`` are those of each layer and direction, as ``all_weights``; the mask is
-    ``(layers · directions, *lead, H_out)``.
-    """
-
-    layout: Layout
-    layers: Collection[int]  # that have noise
-    noise: NoiseOf
-    weights: Sequence[Sequence[Tensor]]
-    mask: Tensor | None = None
+from noisin.recurrent.passes import Input, NoiseOf, Pass
 
 
 class NoisyStack(Injected, nn.RNNBase):
     """Torch's stack of recurrent layers with noise on the hidden state of each, or of the last."""
 
     noisy_layers: NoisyLayers = setting("layers")
+    _torch_class: ClassVar[type[nn.RNNBase]]
     _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.STACK_ARGUMENTS
 
     def __init__(
@@ -78,6 +62,7 @@ class NoisyStack(Injected, nn.RNNBase):
         """Torch's own line and the noise."""
         return f"{super().extra_repr()}, {self._noise_repr()}, noisy_layers={self.noisy_layers!r}"
 
+    @torch_state.compiled_inside_others
     def forward(
         self,
         input: Input,
@@ -86,6 +71,7 @@ class NoisyStack(Injected, nn.RNNBase):
         eps: Tensor | None = None,
         weights: Mapping[str, Tensor] | None = None,
         read_mask: Tensor | None = None,
+        samples: int = 1,
     ) -> Any:
         """Torch's ``forward``, with noise while training.
 
@@ -104,10 +90,33 @@ class NoisyStack(Injected, nn.RNNBase):
                 gates read ``z_{t-1} * m_t``, while an LSTM's c and a GRU's carry stay whole. Its
                 shape is that of ``eps``, or has T = 1 for one mask per sequence. It is applied
                 whenever given.
+            samples: the number K of noise samples of every row. The result is that of K copies of
+                the input side by side (row n of sample k is row k·N + n, of the state too), and
+                ``eps`` and ``read_mask`` are for K·N rows. A recurrence that the samples have in
+                common, because only what the last layer emits is random, is computed once. ``hx``
+                has N rows, or K·N; it is common if all copies are equal and need no gradients.
 
         Returns:
             The noisy output z and the state that the recurrence carries on, laid out as torch's.
         """
+        run = self._forward
+        if torch_state.refused_as_an_rnn():  # and torch.compile would take what it calls bit by bit
+            run = torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+        if samples == 1:
+            return run(input, hx, eps, weights, read_mask)
+        drop_ins.sequence_input(type(self).__name__, input)
+        return self._sampled(
+            input, hx, samples, {"eps": eps, "weights": weights, "read_mask": read_mask}
+        )
+
+    def _forward(
+        self,
+        input: Input,
+        hx: Any,
+        eps: Tensor | None,
+        weights: Mapping[str, Tensor] | None,
+        read_mask: Tensor | None,
+    ) -> Any:
         name = type(self).__name__
         drop_ins.sequence_input(name, input)
         if hx is not None:
@@ -115,7 +124,8 @@ class NoisyStack(Injected, nn.RNNBase):
         noisy = eps is not None or self._noise_acts()
         plain = not noisy and weights is None and read_mask is None
         if plain and self._cell.torch_kernel is not None:
-            return super().forward(input, hx)
+            # Not super(): the compiler cannot trace it in a frame that it resumes.
+            return self._torch_class.forward(self, input, hx)
         layout = Layout.of(input, self.batch_first)
         layers = self._injecting_layers(eps is not None) if noisy else []
         like = layout.enter(input)
@@ -132,15 +142,43 @@ class NoisyStack(Injected, nn.RNNBase):
         drop_ins.sequence_input(type(self).__name__, input)
         layout = Layout.of(input, self.batch_first)
         like, layers = layout.enter(input), self._injecting_layers(given=False)
-        shape = (*layout.lead, self._directions * self._output_size)
+        none = [like.new_zeros(*layout.lead, self._output_size)] * self._directions
         draw = self._drawn(layout)
-        drawn = [
-            draw(layer, like) if layer in layers else like.new_zeros(shape)
-            for layer in range(self.num_layers)
-        ]
-        return layout.leave_steps(
-            torch.stack([part for eps in drawn for part in eps.chunk(self._directions, dim=-1)])
-        )
+        drawn = [draw(k, like) if k in layers else none for k in range(self.num_layers)]
+        return layout.leave_steps(torch.stack([eps for parts in drawn for eps in parts]))
+
+    # K samples of every row
+
+    def _sampled(self, input: Any, hx: Any, K: int, given: Mapping[str, Any]) -> Any:
+        """K samples: on one pass of the recurrence, if it is common to them."""
+        dim = noise_samples.row_dimension(type(self).__name__, input, self.batch_first, K)
+        N, eps = input.shape[dim], given["eps"]
+        common = self.emits_all_noise(eps is not None) and given["read_mask"] is None
+        if not common or not states.is_common(hx, N, K):
+            repeated = noise_samples.repeat_rows(input, K, dim)
+            return self.forward(repeated, states.spread(hx, N, K), **given)
+        layout = Layout.of(input, self.batch_first)
+        all_rows = replace(layout, N=K * N)
+        layers, like = [self.num_layers - 1], layout.enter(input)
+        noise = self._drawn(all_rows) if eps is None else self._given(eps, all_rows, layers, like)
+        clean = Pass(layout, (), noise, self._replaced(given["weights"]))
+        output, state = self._run(input, states.first(hx, N), clean)
+        h = layout.enter(output)
+        z = noise_samples.inject(h, _concatenated(noise(layers[0], h)), self.noise_mode)
+        return all_rows.leave(z), states.repeat(state, K)
+
+    def emits_all_noise(self, given: bool = False) -> bool:
+        """Whether all that is random now is the noise on what the last layer emits: strong mode."""
+        noisy = self._injecting_layers(given) if given or self._noise_acts() else []
+        return not self.feedback and not self._drops and noisy == [self.num_layers - 1]
+
+    def is_certain(self) -> bool:
+        """Whether nothing is random now."""
+        return not self._drops and not self._noise_acts()
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.dropout > 0 and self.num_layers > 1
 
     # Which layers inject what
 
@@ -149,7 +187,7 @@ class NoisyStack(Injected, nn.RNNBase):
         return self.injection.places(self.num_layers, given)
 
     def _noise_acts(self) -> bool:
-        return super()._noise_acts() and bool(self._injecting_layers(given=False))
+        return Injected._noise_acts(self) and bool(self._injecting_layers(given=False))
 
     def _given(self, eps: Tensor, layout: Layout, layers: list[int], like: Tensor) -> NoiseOf:
         D = self._directions
@@ -157,10 +195,10 @@ class NoisyStack(Injected, nn.RNNBase):
         given = drop_ins.given_noise(
             type(self).__name__, eps, layout, self.num_layers * D, self._output_size, used, like
         )
-        return lambda layer, like: _concatenated([given[layer * D + d].to(like) for d in range(D)])
+        return lambda layer, like: [given[layer * D + d].to(like) for d in range(D)]
 
     def _drawn(self, layout: Layout) -> NoiseOf:
-        def draw(layer: int, like: Tensor) -> Tensor:
+        def draw(layer: int, like: Tensor) -> list[Tensor]:
             if self.shard is not None and layout.packed is not None:
                 raise Unsupported(
                     f"{type(self).__name__}: where processes share a batch, noise is drawn by "
@@ -170,8 +208,8 @@ class NoisyStack(Injected, nn.RNNBase):
             assert law is not None
             lead = layout.lead if self.share == "step" else (layout.N,)
             shape = (*lead, self._output_size)
-            eps = _concatenated([self._draw(law, shape, like) for _ in range(self._directions)])
-            return eps if self.share == "step" else layout.hold(eps)
+            drawn = [self._draw(law, shape, like) for _ in range(self._directions)]
+            return drawn if self.share == "step" else [layout.hold(eps) for eps in drawn]
 
         return draw
 
@@ -208,8 +246,8 @@ class NoisyStack(Injected, nn.RNNBase):
             if last < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
             finals.append(final)
-        leave = run.layout.leave_state
-        state_n = tuple(leave(torch.cat(part)) for part in zip(*finals, strict=True))
+        joined = finals[0] if len(finals) == 1 else map(torch.cat, zip(*finals, strict=True))
+        state_n = tuple(map(run.layout.leave_state, joined))
         return run.layout.leave(x), state_n if len(state_n) > 1 else state_n[0]
 
     def _emit(
@@ -219,7 +257,7 @@ class NoisyStack(Injected, nn.RNNBase):
         if self.feedback:
             return self._loop(last, x, state, run, run.noise)
         h, final = self._clean(first, last, x, state, run)
-        return functional.inject(h, run.noise(last, h), self.noise_mode), final
+        return functional.inject(h, _concatenated(run.noise(last, h)), self.noise_mode), final
 
     def _clean(
         self, first: int, last: int, x: Tensor, state: States, run: Pass
@@ -272,21 +310,25 @@ class NoisyStack(Injected, nn.RNNBase):
         rows = x.flatten(0, -2)
         mode: Mode = "additive" if noise is None else self.noise_mode
         if noise is None:
-            eps: Sequence[Tensor] = [state[0].new_zeros(len(rows), self._output_size)] * D
+            eps: Sequence[Tensor] = [state[0].new_zeros(rows.shape[0], self._output_size)] * D
         else:
-            eps = noise(layer, state[0]).flatten(0, -2).chunk(D, dim=-1)
+            eps = [drawn.flatten(0, -2) for drawn in noise(layer, state[0])]
         zs, finals = [], []
         for d in range(D):
-            plan = Plan(self._cell, mode, layout.sizes, reverse=d == 1)
+            plan = self._plan(mode, layout, reverse=d == 1)
             start = tuple(s[d] for s in state * 2)[: 1 + self._cell.carry]  # a GRU carries z
             mask = None if run.mask is None else run.mask[layer * D + d].flatten(0, -2).to(state[0])
             z, final = kernels.run(plan, rows, eps[d], start, weights[d], mask)
             zs.append(z)
             finals.append(final[-len(state) :])
         z = _concatenated(zs)
-        return z.view(*layout.lead, z.shape[-1]), tuple(
-            torch.stack(s) for s in zip(*finals, strict=True)
-        )
+        return z.view(*layout.lead, z.shape[-1]), tuple(map(torch.stack, zip(*finals, strict=True)))
+
+    def _plan(self, mode: Mode, layout: Layout, reverse: bool) -> Plan | Outline:
+        if torch_state.compiling():
+            sizes = None if layout.packed is None else layout.packed.batch_sizes
+            return Outline(self._cell, mode, sizes, reverse)
+        return cached(self._cell, mode, layout.sizes, reverse)
 
     def _kernel(
         self, first: int, last: int, x: Tensor, state: States, run: Pass

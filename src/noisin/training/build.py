@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from noisin._util.settings import construct, load_object
-from noisin.errors import InvalidValue, NoisinError
+from noisin.errors import InvalidValue
 from noisin.likelihoods import LIKELIHOODS
 from noisin.models import Dropouts, LanguageModel, SequenceModel, Values, Words
 from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
@@ -41,7 +41,7 @@ def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Noise |
         return None
     alpha = {} if config.alpha is None else {"alpha": config.alpha}
     if config.gamma is not None:
-        noise = _call(config, _noise_class(config), config.gamma, **alpha)
+        noise = _constructed(config, _noise_class(config), config.gamma, **alpha)
     else:
         assert config.std is not None
         noise = _of_variance(config, config.std**2, **alpha)
@@ -62,21 +62,13 @@ def _of_variance(config: NoiseConfig, variance: float, **alpha: float) -> Noise:
             f"{found.__name__}.from_variance(variance), which is missing. Define it, or give "
             f"noise.gamma without a schedule."
         )
-    return _call(config, found.from_variance, variance, **alpha)
+    return _constructed(config, found.from_variance, variance, **alpha)
 
 
-def _call(config: NoiseConfig, make: Callable[..., Any], *spread: float, **alpha: float) -> Noise:
-    given = ", ".join([*map(str, spread), *(f"alpha={value}" for value in alpha.values())])
-    try:
-        noise = make(*spread, **alpha)
-    except NoisinError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InvalidValue(
-            f"noise.family = {config.family!r}: {make.__qualname__}({given}) failed: {error}. The "
-            f"class takes gamma, or gamma and alpha; from_variance takes a variance."
-        ) from error
-    return validate(noise)
+def _constructed(
+    config: NoiseConfig, make: Callable[..., Any], spread: float, **alpha: float
+) -> Noise:
+    return validate(construct(f"noise.family = {config.family!r}", make, spread, **alpha))
 
 
 def build_task(config: RunConfig) -> Task:

@@ -30,6 +30,7 @@ from noisin.models import SequenceModel, Trainable
 from noisin.models.base import State
 from noisin.recurrent.injection import as_training, injected_modules, noise_on
 from noisin.tasks.unit import Score
+from noisin.training import samples
 
 # With fewer effective samples than this, a few large likelihoods dominate the marginal.
 FEW_SAMPLES = 20
@@ -130,10 +131,9 @@ class _Mixture:
 
     def _sampled(self, batch: Batch, state: State) -> tuple[Tensor, State]:
         """``log p`` under each sample, ``(K, T, N)``; zero where a target is not scored."""
-        repeated = batch.repeat(self.K)
-        log_p, state = _log_prob(self.model, repeated, state, self.temperature)
-        if repeated.scored is not None:
-            log_p = log_p.where(repeated.scored.to(log_p.device), 0.0)
+        log_p, state = _log_prob(self.model, batch, state, self.temperature, self.K)
+        if batch.scored is not None:
+            log_p = log_p.where(batch.scored.repeat(1, self.K).to(log_p.device), 0.0)
         return log_p.double().view(len(log_p), self.K, -1).transpose(0, 1), state
 
     @contextmanager
@@ -203,7 +203,7 @@ class Geometric(_Mixture):
         model = self.model
         assert isinstance(model, SequenceModel)
         batch = batch.to(_device(model))
-        z, state = model.encode(batch.x.repeat(1, self.K, *[1] * (batch.x.dim() - 2)), state)
+        z, state = samples.encode(model, batch, state, self.K)
         z = z.view(len(z), self.K, -1, z.shape[-1]).transpose(0, 1)
         mean = z.mean(0).requires_grad_()
         with torch.enable_grad():
@@ -215,11 +215,10 @@ class Geometric(_Mixture):
 
 
 def _log_prob(
-    model: nn.Module, batch: Batch, state: State, temperature: float
+    model: nn.Module, batch: Batch, state: State, temperature: float, K: int = 1
 ) -> tuple[Tensor, State]:
     options = {} if temperature == 1 else {"temperature": temperature}
-    log_p, state = model.log_prob(batch.to(_device(model)), state, **options)  # type: ignore[operator]
-    return log_p, state
+    return samples.log_prob(model, batch.to(_device(model)), state, K, **options)
 
 
 def _device(model: nn.Module) -> torch.device:

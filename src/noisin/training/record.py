@@ -84,6 +84,11 @@ class RunRecord:
         return PERPLEXITY if known is None else Unit(known["name"], known["per"])
 
     @property
+    def products(self) -> str:
+        """The libraries of the products of the run; empty, for the default, before noisin 0.2."""
+        return str(self.environment.get("products", ""))
+
+    @property
     def threads(self) -> int:
         """The number of threads that the run uses, on any machine."""
         threads = self.environment.get("threads")

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from noisin._util.products import Choice, choice_of
 from noisin.errors import InvalidValue
+from noisin.recurrent.kernels import native
 from noisin.tasks import Task
 from noisin.tasks.base import facts_of
 from noisin.training.build import threads_worthwhile
@@ -16,6 +18,8 @@ from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
 from noisin.training.runtime.environment import changes, cores, environment
+from noisin.training.runtime.products import chosen_products
+from noisin.training.runtime.workers import Workers
 from noisin.training.state import TrainState
 
 THREADS_PER_CORE = 4  # with many more threads, a run would seem to hang
@@ -45,6 +49,17 @@ def threads_to_use(record: RunRecord, config: RunConfig, model: nn.Module, rows:
             f"threads than cores slow training down: choose {found} or fewer."
         )
     return config.threads
+
+
+def products_to_use(record: RunRecord, workers: Workers) -> Choice:
+    """The libraries of the products, chosen by the main process for all.
+
+    They affect rounding, so a continued run keeps its own.
+    """
+    text = ""
+    if workers.main:
+        text = chosen_products() if is_new(record) else record.products
+    return choice_of(workers.tell_text(text), str(record.folder / "environment.json"))
 
 
 def refuse_another(record: RunRecord, config: RunConfig, now: Mapping[str, str], data: str) -> None:
@@ -148,6 +163,8 @@ def _surroundings(threads: int, config: RunConfig, task: Task) -> dict[str, Any]
     known = {} if observation is None else {"observation": observation.to_json()}
     return {
         **environment(threads, config.device),
+        "kernel": native.origin(),
+        "products": chosen_products(),
         "unit": {"name": task.unit.name, "per": task.unit.per},
         **known,
         **facts_of(task),

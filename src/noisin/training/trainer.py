@@ -25,14 +25,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin._util import arguments, states
+from noisin._util import arguments, products, states
 from noisin._util.lock import locked
 from noisin.data import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models import Loss, Trainable
 from noisin.tasks import Score, Task
 from noisin.tasks.base import Split, first_batch, name_of, splits_of
-from noisin.training import resume
+from noisin.training import resume, samples
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.conclusion import recorded, summarize
 from noisin.training.config import RunConfig, TrainConfig
@@ -130,6 +130,7 @@ class Trainer:
             rows = first.x.shape[1] * self.train.K
             threads = resume.threads_to_use(self.record, self.config, model, rows)
             stack.enter_context(use_threads(threads))
+            stack.enter_context(products.using(resume.products_to_use(self.record, self.workers)))
             if not resume.is_complete(self.record, self.config):
                 self._train(self._start(model, first, device))
             self._agreed(NOTHING)  # one process may have caught a signal after the last poll
@@ -214,7 +215,7 @@ class Trainer:
         """One training step: loss, gradient, clipping, update, average."""
         mine = self.workers.share(state.model, batch)
         carried = states.detach(state.carried) if batch.carries else None
-        forward = partial(state.model.loss, mine.repeat(self.train.K).to(state.device), carried)
+        forward = partial(samples.loss, state.model, mine.to(state.device), carried, self.train.K)
         drawn_from = random_state(state.device)
         loss: Loss = forward()
         state.carried = loss.state if batch.carries else None

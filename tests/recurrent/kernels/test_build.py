@@ -12,33 +12,24 @@ from pathlib import Path
 
 import pytest
 
+from noisin._util import processor
 from noisin.recurrent.kernels import build, native
-
-needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
-
-
-# The compiler takes ten seconds to inline everything, and one without.
-CHEAP = "-O1 '-DINLINE=static __attribute__((noinline, unused))'"
+from tests.compiler import cheap, compiler_that, has_compiler, needs_compiler
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, and a compiler that is in no hurry to optimize."""
     monkeypatch.setenv("NOISIN_CACHE", str(tmp_path / "cache"))
-    if native.library() is not None:
+    if has_compiler():
         (compiler,) = build._compiler()
-        folder = tmp_path / "cheap"
-        folder.mkdir()
-        monkeypatch.setenv("CC", compiler_that(folder, f'exec {compiler} "$@" {CHEAP}'))
+        monkeypatch.setenv("CC", cheap(tmp_path / "cheap", compiler))
     return tmp_path / "cache" / "kernels"
 
 
-def compiler_that(tmp_path: Path, body: str) -> str:
-    """A compiler of our own: a shell script."""
-    script = tmp_path / "cc"
-    script.write_text(f"#!/bin/sh\n{body}\n")
-    script.chmod(0o755)
-    return str(script)
+@needs_compiler
+def test_where_there_is_a_compiler_there_is_a_kernel() -> None:
+    assert native.library() is not None
 
 
 @needs_compiler
@@ -68,7 +59,7 @@ def _only_versions(run):  # type: ignore[no-untyped-def]
 def test_the_key_depends_on_all_that_the_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = build._compiler()
     keys = {build._key(compiler)}
-    monkeypatch.setattr(build, "_processor", lambda: "another processor")
+    monkeypatch.setattr(processor, "kind", lambda: "another processor")
     keys.add(build._key(compiler))
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-DX"))
     keys.add(build._key(compiler))
@@ -93,7 +84,8 @@ def test_a_compiler_that_fails_leaves_the_eager_kernel(
     with caplog.at_level(logging.DEBUG, "noisin.kernels"):
         assert build.compiled() is None
     assert len(caplog.records) == 1
-    assert caplog.records[0].levelname == "DEBUG"
+    made = failure == "makes garbage"  # a library, but not one that can be loaded
+    assert caplog.records[0].levelname == ("WARNING" if made else "DEBUG")
     assert "eager kernel runs" in caplog.text
     assert not list(cache.glob("*.so"))
 
@@ -113,7 +105,7 @@ def test_a_kernel_that_crashes_or_is_wrong_at_an_edge_is_not_trusted(
     shutil.copytree(build.HERE, here)
     tiles = here / "tiles.h"
     whole = tiles.read_text(encoding="utf-8")
-    product = "        EACH_HEIGHT(TILE)\n#undef TILE\n      }\n    }\n  }\n"
+    product = "      EACH_HEIGHT(TILE)\n#undef TILE\n    }\n  }\n"
     broken = whole.replace(product, f"{product}  if (rows == CHUNK - 1) {{ {WRONG[wrong]} }}\n")
     assert broken != whole
     tiles.write_text(broken, encoding="utf-8")
@@ -121,8 +113,14 @@ def test_a_kernel_that_crashes_or_is_wrong_at_an_edge_is_not_trusted(
     monkeypatch.setattr(build, "SECONDS", 600)  # on a busy machine: it is to fail the trial
     with caplog.at_level(logging.DEBUG, "noisin.kernels"):
         assert build.compiled() is None
-    assert "the trial ended with" in caplog.text
+    assert "the trial of the C kernel ended with" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert not list(cache.glob("*.so"))
+    assert len(list(cache.glob("*.wrong"))) == (wrong == "is off")
+    if wrong == "is off":  # every process would have to compile it again
+        monkeypatch.setattr(build, "_run", _only_versions(build._run))
+        assert build.compiled() is None
+        assert "remembers it" in caplog.text
 
 
 def test_without_a_compiler_or_a_home(tmp_path: Path) -> None:

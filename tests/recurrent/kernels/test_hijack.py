@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from noisin.recurrent.kernels import build, native
+from noisin.recurrent.kernels import build
+from tests.compiler import needs_compiler
 from tests.users import OTHER, USER, acting_as, needs_root
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")

@@ -20,22 +20,18 @@ from noisin.errors import InvalidValue
 from noisin.recurrent import kernels
 from noisin.recurrent.cell import KERNEL_CELLS as CELLS
 from noisin.recurrent.functional import Weights
-from noisin.recurrent.kernels import native
 from noisin.recurrent.kernels.plan import Plan
+from tests.compiler import needs_compiler
 from tests.pairwise import table
 
 KERNELS = ("eager", "c")
 SIZES = {"full": (4, 4, 4), "ragged": (5, 3, 3, 1), "one step": (3,), "one row": (1, 1)}
 F, P = 3, 2
 
-needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
-
 
 def cases() -> Iterator[Any]:
     axes = (KERNELS, (*CELLS, "lstm-proj"), ("multiplicative", "additive"), (*SIZES,))
-    for kernel, cell, mode, sizes, reverse in table(
-        *axes, (False, True), where=lambda kernel, cell, *_: (kernel, cell) != ("c", "lstm-proj")
-    ):
+    for kernel, cell, mode, sizes, reverse in table(*axes, (False, True)):
         name = "-".join([kernel, cell, mode[:4], sizes, *(["reverse"] if reverse else [])])
         plan = Plan(CELLS[cell.removesuffix("-proj")], mode, SIZES[sizes], reverse)
         marks = [needs_compiler] if kernel == "c" else []
@@ -195,6 +191,48 @@ def test_no_two_gradients_share_memory(kernel: str, cell: str) -> None:
     weighted(run(kernel, plan, x, eps, *state, *w)).backward()
     storages = [t.grad.untyped_storage().data_ptr() for t in leaves if t.grad is not None]
     assert len(set(storages)) == len(storages) == len(leaves)
+
+
+@pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
+@pytest.mark.parametrize(("cell", "rows"), [*((cell, 4) for cell in CELLS), ("lstm", 1100)])
+def test_gradients_are_contiguous(kernel: str, cell: str, rows: int) -> None:
+    """As those of torch's modules, also of many rows: torch.nn.utils reads them by view."""
+    plan = Plan(CELLS[cell], "multiplicative", (rows, rows))
+    x, eps, state, w = tensors_of(plan)
+    leaves = [t for t in (x, *state, *w) if t is not None]
+    outputs = run(kernel, plan, x, eps, *state, *w)
+    gradients = torch.autograd.grad(weighted(outputs), leaves)
+    assert all(gradient.is_contiguous() for gradient in gradients)
+    found = torch.nn.utils.parameters_to_vector(gradients)
+    outputs = run("reference", plan, x, eps, *state, *w)
+    expected = torch.autograd.grad(weighted(outputs), leaves)
+    assert_close(found, torch.cat([gradient.flatten() for gradient in expected]))
+
+
+@pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_batches_of_gradients(kernel: str, cell: str) -> None:
+    """``is_grads_batched``, a vmap over ``torch.autograd.grad``, and a vectorized Jacobian."""
+    plan = Plan(CELLS[cell], "multiplicative", (3, 3, 2))
+    x, eps, state, w = tensors_of(plan)
+    leaves = [t for t in (x, *state, *w) if t is not None]
+    outputs = run(kernel, plan, x, eps, *state, *w)
+    batches = [torch.randn(4, *t.shape, dtype=t.dtype) for t in outputs]
+
+    def gradients(*d_outputs: Tensor, **options: Any) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(outputs, leaves, d_outputs, retain_graph=True, **options)
+
+    alone = [gradients(*d_outputs) for d_outputs in zip(*batches, strict=True)]
+    expected = [torch.stack(parts) for parts in zip(*alone, strict=True)]
+    assert_close(list(gradients(*batches, is_grads_batched=True)), expected)
+    assert_close(list(torch.vmap(gradients)(*batches)), expected)
+
+    def of_x(x: Tensor) -> Tensor:
+        z: Tensor = run(kernel, plan, x, eps, *state, *w)[0]
+        return z
+
+    jacobian = torch.autograd.functional.jacobian
+    assert_close(jacobian(of_x, x, vectorize=True), jacobian(of_x, x))
 
 
 @pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])

@@ -16,11 +16,11 @@ from noisin.recurrent.functional import Weights
 from noisin.recurrent.kernels import native
 from noisin.recurrent.kernels.plan import Plan
 from tests import pairwise
+from tests.compiler import needs_compiler
 
 F = 3
 CELLS = [name for name, cell in KERNEL_CELLS.items() if cell.masks]
 SIZES = {"full": (4, 4, 4), "ragged": (5, 3, 3, 1), "one step": (3,), "chunks": (97, 97, 60)}
-needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
 
 
 def tensors_of(plan: Plan, H: int, dtype: torch.dtype) -> tuple[list[Tensor], Tensor, Tensor]:
@@ -118,12 +118,13 @@ def test_the_last_look_before_pointers_are_passed(name: str) -> None:
     states = {key: torch.rand(3, H) for key in ("z0", "carry", "d_state", "d_carry")}
     gates = {key: torch.rand(5, 4 * H) for key in ("gates", "d_gates")}
     names = {
-        "forward": ("gates", "bias", "u", "z0", "carry", "eps", "mask", "z", "carries"),
-        "backward": ("gates", "u", "z0", "carry", "eps", "mask", "z", "carries", "d_z", "d_state",
-                     "d_carry", "d_gates"),
+        "forward": ("gates", "bias", "u", "w_hr", "z0", "carry", "eps", "mask", "z", "carries"),
+        "backward": ("gates", "u", "w_hr", "z0", "carry", "eps", "mask", "z", "carries", "d_z",
+                     "d_state", "d_carry", "d_gates", "d_projected"),
     }[name]  # fmt: skip
     u = torch.rand(4 * H, H)
-    every = {**rows, **states, **gates, "bias": None, "u": u, "mask": torch.rand(5, H)}
+    every = {**rows, **states, **gates, "u": u, "mask": torch.rand(5, H)}
+    every |= dict.fromkeys(("bias", "w_hr", "d_projected"))
     given = {key: every[key] for key in names}
     native._call(name, plan, u, **given)
     unallocated = torch.rand(5, H)

@@ -18,11 +18,10 @@ from noisin.recurrent.cell import KERNEL_CELLS as CELLS
 from noisin.recurrent.functional import Weights
 from noisin.recurrent.kernels import native
 from noisin.recurrent.kernels.plan import Plan
+from tests.compiler import needs_compiler
 
 H = 5
 PLAN = Plan(CELLS["lstm"], "multiplicative", (3, 2))
-
-needs_compiler = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
 
 
 @pytest.mark.parametrize("sizes", [(), (2, 3), (3, 2, 3), (-1,), (2, -1), (2.5,), (2, None)])
@@ -137,7 +136,7 @@ def arguments() -> dict[str, Any]:
     gates, eps, u = torch.rand(S, 4 * H), torch.rand(S, H), torch.rand(4 * H, H)
     state = [torch.rand(N, H), torch.rand(N, H)]
     return {
-        "plan": PLAN, "gates": gates, "w_hh": u, "_": None, "eps": eps, "mask": None,
+        "plan": PLAN, "gates": gates, "w_hh": u, "w_hr": None, "eps": eps, "mask": None,
         "state": state,
         "z": torch.rand(S, H), "carries": torch.rand(S, H), "d_z": torch.rand(S, H),
         "d_state": [torch.rand(N, H), torch.rand(N, H)],
@@ -171,6 +170,5 @@ def test_no_more_threads_than_blocks_of_units(monkeypatch: pytest.MonkeyPatch) -
     block = native.tiling(torch.float64).block
     for units in (1, block, block + 1, 3 * block):
         w_hh = torch.zeros(4 * units, units, dtype=torch.float64)
-        assert native._threads(Plan(CELLS["lstm"], "additive", (10**6,)), w_hh) == -(
-            -units // block
-        )
+        plan = Plan(CELLS["lstm"], "additive", (10**6,))
+        assert native._threads(plan, w_hh, units) == -(-units // block)

@@ -12,7 +12,7 @@ import re
 import socket
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -33,6 +33,7 @@ from noisin.experiments.sweep.standing import Standing
 
 HEARTBEAT, GRACE = 10, 60  # seconds: for workers on other machines, whose processes are not visible
 TASK, WORKER, REFUSED = "task", "worker", "refused"  # what a trial is labelled with
+PRODUCTS = "products"  # and the study
 
 
 class Ledger:
@@ -87,6 +88,16 @@ class Ledger:
                 self._enter(number, mine, standing)
             else:
                 self._add(_again(number, mine, TrialState.WAITING))
+
+    def products(self, choose: Callable[[], str]) -> str:
+        """The libraries of the products of all runs: the choice of the first worker.
+
+        The caller holds the lock.
+        """
+        with asking(self.storage):
+            if PRODUCTS not in self.study.user_attrs:
+                self.study.set_user_attr(PRODUCTS, choose())
+            return str(self.study.user_attrs[PRODUCTS])
 
     def refuse(self, trial: optuna.Trial, message: str) -> None:
         """Note that the settings which a search has chosen are invalid."""

@@ -58,13 +58,20 @@ class Worker:
         self.aside: dict[int, float] = {}
 
     def work(self) -> None:
-        """Run tasks until none is left."""
-        while True:
-            self.stop_if_told()
-            if all(standing.is_over for standing in self.ledger.survey()):
-                return
-            if not self._take():
-                time.sleep(PAUSE)
+        """Run tasks until none is left, all with the same libraries for their products."""
+        from noisin._util import products
+        from noisin.training.runtime.products import chosen_products
+
+        with SweepLock(self.job.out):
+            choice = self.ledger.products(chosen_products)
+        with products.using(products.choice_of(choice, self.job.storage)):
+            while not self._is_over():
+                if not self._take():
+                    time.sleep(PAUSE)
+
+    def _is_over(self) -> bool:
+        self.stop_if_told()
+        return all(standing.is_over for standing in self.ledger.survey())
 
     def _take(self) -> bool:
         """Take a task and run it, if one is waiting. The lock is released once it is taken."""

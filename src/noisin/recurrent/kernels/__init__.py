@@ -1,64 +1,47 @@
-"""How a layer whose noise is fed back is computed: three kernels, one result.
+"""How a layer whose noise is fed back is computed: four kernels, one result.
 
 ``reference``
     The loop of differentiable torch operations: slow, and right under every transform.
 ``eager``
     One autograd function per layer in plain torch: any device, no compiler.
 ``c``
-    The same with the recurrence in C, compiled on first use; CPU, float32 and float64, without
-    projection. Elsewhere, and without a compiler, the eager one runs.
+    The same with the recurrence in C, prebuilt or compiled on first use; CPU, float32 and float64.
+    Elsewhere, and where it cannot be compiled, the eager one runs.
+``triton``
+    The same with one fused kernel per step, compiled by Triton on first use; GPUs, float16,
+    bfloat16, float32 and float64. Elsewhere, and without Triton, the eager one runs.
 
-The environment variable ``NOISIN_KERNEL`` chooses: ``auto`` (the default, C where it runs),
-``eager``, ``c`` or ``reference``; :func:`using` does so inside a ``with``.
+While torch.compile or torch.export traces a layer, it is the ``operator``, which runs one of the
+other three.
+
+The environment variable ``NOISIN_KERNEL`` chooses: ``auto`` (the default, Triton or C where they
+run), ``eager``, ``c``, ``triton`` or ``reference``; :func:`using` does so inside a ``with``.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-
 from torch import Tensor
 from torch.nn import Parameter
 
-from noisin._util import checks, torch_state
+from noisin._util import torch_state
 from noisin.errors import Unsupported
 from noisin.recurrent.functional import States, Weights
-from noisin.recurrent.kernels import layer, native, reference
+from noisin.recurrent.kernels import layer, operator, reference
+from noisin.recurrent.kernels.choice import CHOICES as CHOICES
+from noisin.recurrent.kernels.choice import RECURRENCES, recurrence_for
+from noisin.recurrent.kernels.choice import chosen as chosen
+from noisin.recurrent.kernels.choice import using as using
+from noisin.recurrent.kernels.plan import Outline as Outline
 from noisin.recurrent.kernels.plan import Plan as Plan
-
-CHOICES = ("auto", "c", "eager", "reference")
-_chosen: ContextVar[str | None] = ContextVar("noisin_kernel", default=None)
-
-
-def chosen() -> str:
-    """The choice in force: that of :func:`using`, else of ``NOISIN_KERNEL``, else ``auto``."""
-    choice = _chosen.get()
-    if choice is None:
-        choice = os.environ.get("NOISIN_KERNEL", "auto")
-        checks.one_of("NOISIN_KERNEL", choice, CHOICES)
-    return choice
-
-
-@contextmanager
-def using(kernel: str) -> Iterator[None]:
-    """Context manager: choose the kernel.
-
-    >>> with using("eager"):
-    ...     chosen()
-    'eager'
-    """
-    checks.one_of("kernels.using", kernel, CHOICES)
-    token = _chosen.set(kernel)
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
 
 
 def run(
-    plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None = None
+    plan: Plan | Outline,
+    x: Tensor,
+    eps: Tensor,
+    state: States,
+    w: Weights,
+    mask: Tensor | None = None,
 ) -> tuple[Tensor, States]:
     """Run one layer in one direction: all z, as rows ``(S, H)``, and the final state.
 
@@ -71,34 +54,42 @@ def run(
             "one. Use site='read'."
         )
     kernel = kernel_for(x, eps, state, w, mask)
+    if kernel == "operator":
+        outline = plan if isinstance(plan, Outline) else plan.outline
+        return operator.run(outline, x, eps, state, w, mask)
+    if isinstance(plan, Outline):
+        plan = plan.sized(x.shape[0], state[0].shape[0])
     if kernel == "reference":
         return reference.run(plan, x, eps, state, w, mask)
-    return layer.run(plan, x, eps, state, w, mask, compiled=kernel == "c")
+    return layer.run(plan, x, eps, state, w, mask, recurrence=RECURRENCES[kernel])
 
 
 def kernel_for(
     x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None = None
 ) -> str:
-    """Which kernel runs these tensors, by name."""
+    """Which kernel runs these tensors, by name; the ``operator`` chooses when it runs."""
     factors = [eps] if mask is None else [eps, mask]
     tensors = [x, *factors, *state, *(v for v in w if v is not None)]
-    choice = chosen()
     learned = any(t.requires_grad for t in factors)  # of which only the reference has gradients
     hidden = learned or torch_state.recording() or _lowered(tensors)
-    if choice == "reference" or hidden or not _plain(tensors):
+    if chosen() == "reference" or hidden or not _alike(tensors):
         return "reference"
-    if choice == "eager" or torch_state.dispatching() or not native.runs(x, w.w_hr):
-        return "eager"
-    return "c"
+    if torch_state.compiling():
+        return "operator" if all(map(torch_state.traceable, tensors)) else "reference"
+    return recurrence_for(x) if _plain(tensors) else "reference"
+
+
+def _alike(tensors: list[Tensor]) -> bool:
+    """Tensors of one dtype on one device, not empty."""
+    x = tensors[0]
+    return x.shape[0] > 0 and all(t.dtype == x.dtype and t.device == x.device for t in tensors)
 
 
 def _plain(tensors: list[Tensor]) -> bool:
-    """Ordinary tensors of one dtype on one device, not empty, and not negated lazily."""
-    kinds = {(type(t), t.dtype, t.device) for t in tensors}
-    return {kind for kind, _, _ in kinds} <= {Tensor, Parameter} and (
-        len({kind[1:] for kind in kinds}) == 1
+    """Ordinary tensors with values, not negated lazily."""
+    return (
+        {type(t) for t in tensors} <= {Tensor, Parameter}
         and tensors[0].device.type != "meta"
-        and len(tensors[0]) > 0
         and not any(t.is_neg() for t in tensors)
     )
 

@@ -1,8 +1,8 @@
 """Compile the C kernel on first use, into the user's cache, and trust it only after a trial.
 
-The cache key is made of all that the machine code depends on: source, flags, compiler and
-processor. A library gets its final name after it has reproduced the reference in a process of its
-own (an illegal instruction cannot be caught), so one that has that name can be loaded. The name
+The cache key is made of all that the machine code and its trial depend on: sources, flags, compiler
+and processor. A library gets its final name after it has reproduced the reference in a process of
+its own (an illegal instruction cannot be caught), so one that has that name can be loaded. The name
 also contains the hash of the contents. Any user who can write to the cache can run code as its
 owner: where another user could, nothing is loaded from it (see :mod:`noisin._util.trust`).
 """
@@ -23,22 +23,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from noisin._util import places, trust
+from noisin._util import processor, trust
+from noisin.recurrent.kernels.targets import FLAGS as FLAGS
 
 logger = logging.getLogger("noisin.kernels")
 Found = TypeVar("Found")
 
 HERE = Path(__file__).parent
-SOURCES = ("kernel.c", "cells.h", "tiles.h")
-FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno")
+SOURCES = ("kernel.c", "cells.h", "projection.h", "tiles.h", "gemm.h", "trial.py")
 SECONDS = 300  # ten on an idle machine
 COMPILER = {"LC_ALL": "C"}  # its version is part of the key, whatever the language of its messages
 # Threads, too, are tried. They sleep while they wait: other work may need the cores.
-TRIAL = {"NOISIN_KERNEL": "c", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+TRIAL = {
+    "NOISIN_KERNEL": "c",
+    "NOISIN_GEMM": "c",
+    "OMP_NUM_THREADS": "2",
+    "OMP_WAIT_POLICY": "passive",
+}
+WRONG = 3  # what the trial exits with if the kernel does not reproduce the reference
 
 
 class _Failed(Exception):
     """Why there is no compiled kernel; the eager one runs instead."""
+
+
+class _FailedTrial(_Failed):
+    """The kernel was compiled and does not work: not to be expected on any machine."""
 
 
 def compiled() -> Path | None:
@@ -62,6 +72,8 @@ def _attempt(find: Callable[[], Found]) -> Found | None:
             RuntimeWarning,
             stacklevel=4,
         )
+    except _FailedTrial as error:
+        logger.warning("The slower eager kernel runs because %s Please report it.", error)
     except (_Failed, OSError, RuntimeError, subprocess.SubprocessError) as error:
         # RuntimeError: there is no home folder
         logger.debug("The eager kernel runs because the C kernel cannot: %s", error)
@@ -89,21 +101,34 @@ def _digest(descriptor: int) -> str:
 
 def _cached() -> Path:
     compiler = _compiler()
-    folder = _folder()
+    folder = trust.cache_folder("kernels")
     key = _key(compiler)
     for path in sorted(folder.glob(f"{key}-*.so")):
         return path
+    wrong = folder / f"{key}.wrong"
+    if wrong.exists():  # compiling it again would take as long and give the same
+        raise _FailedTrial(f"the C kernel is wrong on this machine ({wrong} remembers it).")
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         library = Path(scratch) / "kernel.so"
         command = [*compiler, *_flags(), str(HERE / "kernel.c"), "-o", str(library)]
         _run(command, "the compiler", COMPILER | {"TMPDIR": scratch})
         library.chmod(0o600)
-        _run([*trust.python("noisin.recurrent.kernels.trial"), str(library)], "the trial", TRIAL)
+        _try(library, wrong)
         descriptor = trust.open_file(library)
         final = folder / f"{key}-{_digest(descriptor)}.so"
         os.close(descriptor)
         os.replace(library, final)  # atomic: another process sees all of it or nothing
     return final
+
+
+def _try(library: Path, wrong: Path) -> None:
+    """Raise unless the library reproduces the reference; if it does not, ``wrong`` remembers it."""
+    command = [*trust.python("noisin.recurrent.kernels.trial"), str(library)]
+    done = _process(command, TRIAL)
+    if done.returncode == WRONG:
+        wrong.touch()
+    if done.returncode != 0:
+        raise _FailedTrial(_end_of("the trial of the C kernel", done))
 
 
 def _compiler() -> list[str]:
@@ -117,47 +142,35 @@ def _compiler() -> list[str]:
 def _flags() -> list[str]:
     native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
     openmp = ["-fopenmp"] if sys.platform == "linux" else []
-    return [*FLAGS, native, *openmp]
+    return [*FLAGS, "-shared", native, *openmp]
 
 
 def _key(compiler: list[str]) -> str:
     version = _run([*compiler, "--version"], "the compiler", COMPILER)
     sources = [(HERE / name).read_bytes() for name in SOURCES]
-    texts = [*_flags(), *compiler, version, _processor()]
+    texts = [*_flags(), *compiler, version, processor.kind()]
     parts = [*sources, *(text.encode(errors="surrogateescape") for text in texts)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
 
 
-def _processor() -> str:
-    """The processor and its instruction sets, as far as the system reports them."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    kept = ("flags", "Features", "model name", "cpu family", "model\t")
-    return "\n".join(dict.fromkeys(line for line in text.splitlines() if line.startswith(kept)))
-
-
-def _folder() -> Path:
-    """The user's own folder for kernels in the cache."""
-    folder = trust.check_folder(places.made(places.cache())) / "kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if trust.is_own(folder.lstat()):
-        folder.chmod(0o700)
-    return trust.check_folder(folder)
-
-
 def _run(command: list[str], what: str, settings: dict[str, str] | None = None) -> str:
-    environment = os.environ | (settings or {})
-    done = subprocess.run(
+    done = _process(command, settings or {})
+    if done.returncode != 0:
+        raise _Failed(_end_of(what, done))
+    return done.stdout
+
+
+def _process(command: list[str], settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         command,
         capture_output=True,
         encoding="utf-8",
         errors="replace",
         timeout=SECONDS,
-        env=environment,
+        env=os.environ | settings,
         check=False,
     )
-    if done.returncode != 0:
-        raise _Failed(f"{what} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    return done.stdout
+
+
+def _end_of(what: str, done: subprocess.CompletedProcess[str]) -> str:
+    return f"{what} ended with {done.returncode}: {done.stderr.strip()[-500:]}".rstrip(": ") + "."

@@ -4,7 +4,8 @@
 
    Each thread owns a range of hidden units, in blocks of BLOCK, and computes for them both the
    recurrent product and what the cell makes of it. All threads meet once per step, when the others
-   need their part of z_t (forward) or of the gradient of the gates (backward).
+   need their part of z_t (forward) or of the gradient of the gates (backward). Where z_t is a
+   projection of h_t to P units (projection.h), they also own a range of those, and meet once more.
 
    The rows of step t are offset[t] ... offset[t + 1] - 1 of every (S, ...) array, as in a
    PackedSequence: a step may have fewer rows than the one before, never more. Slots of the gates:
@@ -12,6 +13,10 @@
      elman      h                  both products add to it
      lstm       i f g o            both products add to all
      gru        n r u m            the input adds to n r u, the state to r u m: n = tanh(n + r m)
+
+   Where a layer is `multiplied`, it has one step, and its recurrent product is not computed here, as
+   one step is not worth the panels: forward it is in the gates already, and backward d_state is left
+   to the caller. There is no u then, nor a projection.
 
    A mask, if there is one, is a factor on what the gates read of the state before: z_{t-1} m_t.
 */
@@ -35,12 +40,15 @@
 enum cell { ELMAN_TANH, ELMAN_RELU, ELMAN_SIGMOID, LSTM, GRU_READ, GRU_STATE };
 
 struct layer {
-  long cell, additive, reverse, T, N, H, threads, masked;
+  long cell, additive, reverse, T, N, H, P, threads, masked, multiplied;
   const long *offset; /* T + 1 */
 };
 
 INLINE long slots(long cell) { return cell <= ELMAN_SIGMOID ? 1 : 4; }
 INLINE long recurrent(long cell) { return cell >= GRU_READ ? 3 : slots(cell); } /* the last ones */
+
+/* Units of z: those of a projection, if there is one. */
+INLINE long outputs(const struct layer *l) { return l->P ? l->P : l->H; }
 
 /* The step that is i-th in the order of the recurrence. */
 INLINE long ordered(const struct layer *l, long i) { return l->reverse ? l->T - 1 - i : i; }
@@ -82,13 +90,13 @@ INLINE VEC NAME(tanh)(VEC x) {
 
 /* Rows of the step before: those that it had, and the initial ones of sequences that begin here
    (which they do in mid-sequence where time runs backward over a PackedSequence). */
-INLINE const REAL *NAME(before)(const struct layer *l, long i, long row, const REAL *steps,
-                                const REAL *initial) {
+INLINE const REAL *NAME(before)(const struct layer *l, long i, long row, long size,
+                                const REAL *steps, const REAL *initial) {
   if (i > 0) {
     long t = ordered(l, i - 1), start = l->offset[t];
-    if (row < l->offset[t + 1] - start) return steps + (start + row) * l->H;
+    if (row < l->offset[t + 1] - start) return steps + (start + row) * size;
   }
-  return initial + row * l->H;
+  return initial + row * size;
 }
 
 /* Multiply rows by those of a mask, into `read`, to which `a` then points. */
@@ -99,10 +107,21 @@ INLINE void NAME(mask_rows)(long rows, long H, const REAL **a, const REAL *mask,
   }
 }
 
-/* What a cell makes of its gates, for LANES units of one row. `a` is the recurrent product. */
-INLINE void NAME(step)(long cell, long additive, long H, long n, REAL *gate, const REAL *bias,
-                       const VEC *a, const REAL *eps, const REAL *z_before, REAL *carry,
-                       REAL *carries, REAL *z) {
+/* z from h, for LANES units of one row, and the gradient of h from that of z. */
+INLINE void NAME(emit)(long additive, long n, VEC h, const REAL *eps, REAL *z) {
+  VEC e = LOAD(eps);
+  STORE(z, additive ? h + e : h * (1 + e));
+}
+INLINE VEC NAME(emit_back)(long additive, long n, const REAL *eps, const REAL *d_z,
+                           const REAL *d_state) {
+  VEC d_h = LOAD(d_z) + LOAD(d_state);
+  if (!additive) d_h += d_h * LOAD(eps);
+  return d_h;
+}
+
+/* h: what a cell makes of its gates, for LANES units of one row. `a` is the recurrent product. */
+INLINE VEC NAME(step)(long cell, long H, long n, REAL *gate, const REAL *bias, const VEC *a,
+                      const REAL *z_before, REAL *carry, REAL *carries) {
 #define BIAS_OF(slot) (bias ? LOAD(bias + (slot) * H) : (VEC){0})
 #define GATE(slot) (LOAD(gate + (slot) * H) + BIAS_OF(slot))
   VEC h;
@@ -130,16 +149,12 @@ INLINE void NAME(step)(long cell, long additive, long H, long n, REAL *gate, con
     if (cell == ELMAN_SIGMOID) h = NAME(sigmoid)(s);
     STORE(gate, h);
   }
-  VEC e = LOAD(eps);
-  STORE(z, additive ? h + e : h * (1 + e));
+  return h;
 }
 
 /* The gradient of one step: of its gates, and of the carry and the state before it. */
-INLINE void NAME(step_back)(long cell, long additive, long H, long n, const REAL *gate,
-                            const REAL *eps, const REAL *c, const REAL *before, const REAL *d_z,
-                            REAL *d_state, REAL *d_carry, REAL *d_gate) {
-  VEC d_h = LOAD(d_z) + LOAD(d_state);
-  if (!additive) d_h += d_h * LOAD(eps);
+INLINE void NAME(step_back)(long cell, long H, long n, VEC d_h, const REAL *gate, const REAL *c,
+                            const REAL *before, REAL *d_carry, REAL *d_gate) {
   if (cell == LSTM) {
     VEC i = LOAD(gate), f = LOAD(gate + H), g = LOAD(gate + 2 * H), o = LOAD(gate + 3 * H);
     VEC s = NAME(tanh)(LOAD(c)), d_c = LOAD(d_carry) + d_h * o * (1 - s * s);
@@ -165,96 +180,128 @@ INLINE void NAME(step_back)(long cell, long additive, long H, long n, const REAL
   }
 }
 
-/* Copy the columns of a block of U' (K, ·) so that the product reads them in order. */
-INLINE void NAME(pack)(REAL *panel, const REAL *u, long K, long stride_k, long stride_j, long n) {
-  if (n < BLOCK) memset(panel, 0, (size_t)(K * BLOCK) * sizeof(REAL));
-  if (stride_j == 1)
-    for (long k = 0; k < K; ++k) memcpy(panel + k * BLOCK, u + k * stride_k, (size_t)n * sizeof(REAL));
-  else
-    for (long j = 0; j < n; ++j)
-      for (long k = 0; k < K; ++k) panel[k * BLOCK + j] = u[k * stride_k + j * stride_j];
-}
+#include "projection.h"
 
-INLINE void NAME(forward_units)(long cell, const struct layer *l, long first, long last,
-                                VEC (*sum)[CHUNK][2], REAL *gates, const REAL *bias, const REAL *u,
-                                REAL *panels, REAL *read, const REAL *z0, REAL *carry,
+INLINE void NAME(forward_units)(long cell, int projected, const struct layer *l, long first,
+                                long last, VEC (*sum)[CHUNK][2], REAL *gates, const REAL *bias,
+                                const REAL *u, REAL *panels, REAL *read,
+                                struct NAME(projection) p, const REAL *z0, REAL *carry,
                                 const REAL *eps, const REAL *mask, REAL *z, REAL *carries) {
-  const long H = l->H, G = slots(cell), R = recurrent(cell);
+  const long H = l->H, Z = projected ? l->P : H, G = slots(cell), R = recurrent(cell);
   for (long b = first; b < last; ++b)
     for (long s = 0; s < R; ++s)
-      NAME(pack)(panels + (b * R + s) * H * BLOCK, u + (s * H + b * BLOCK) * H, H, 1, H,
+      NAME(pack)(panels + (b * R + s) * Z * BLOCK, u + (s * H + b * BLOCK) * Z, Z, 1, Z,
                  least(BLOCK, H - b * BLOCK));
+  if (projected) NAME(pack_projection)(l, &p);
   for (long i = 0; i < l->T; ++i) {
     const long t = ordered(l, i), start = l->offset[t], rows = l->offset[t + 1] - start;
     for (long row = 0; row < rows; row += CHUNK) {
       const long chunk = least(CHUNK, rows - row), at = start + row;
       const REAL *a[CHUNK];
-      for (long r = 0; r < chunk; ++r) a[r] = NAME(before)(l, i, row + r, z, z0);
-      if (mask) NAME(mask_rows)(chunk, H, a, mask + at * H, read);
+      for (long r = 0; r < chunk; ++r) a[r] = NAME(before)(l, i, row + r, Z, z, z0);
+      if (mask) NAME(mask_rows)(chunk, Z, a, mask + at * Z, read);
       for (long b = first; b < last; ++b) {
         const long j = b * BLOCK, end = least(j + BLOCK, H) - 1;
         for (long s = 0; s < R; ++s) {
           /* Fetch what the step will read and write while the product runs. */
           for (long r = 0; r < chunk; ++r)
             __builtin_prefetch(gates + (at + r) * G * H + s * H + end, 1);
-          NAME(product)(H, chunk, a, panels + (b * R + s) * H * BLOCK, sum[s]);
+          NAME(product)(Z, chunk, a, panels + (b * R + s) * Z * BLOCK, sum[s]);
         }
         for (long r = 0; r < chunk; ++r)
           for (long v = 0; v < 2; ++v) {
             const long k = j + v * LANES, n = H - k, here = (at + r) * H + k;
-            const REAL *carried = cell == GRU_STATE ? NAME(before)(l, i, row + r, z, z0) + k : 0;
+            const REAL *carried =
+                cell == GRU_STATE ? NAME(before)(l, i, row + r, H, z, z0) + k : 0;
             VEC product[4];
             for (long s = 0; s < R; ++s) product[s] = sum[s][r][v];
 #define STEP(n)                                                                             \
-  NAME(step)(cell, l->additive, H, n, gates + (at + r) * G * H + k, bias ? bias + k : 0, \
-             product, eps + here, carried, carry ? carry + (row + r) * H + k : 0,         \
-             carries ? carries + here : 0, z + here)
-            if (n >= LANES) STEP(LANES); /* a constant, for speed */
-            else if (n > 0) STEP(n);
+  {                                                                                         \
+    VEC h = NAME(step)(cell, H, n, gates + (at + r) * G * H + k, bias ? bias + k : 0,       \
+                       product, carried, carry ? carry + (row + r) * H + k : 0,             \
+                       carries ? carries + here : 0);                                       \
+    if (projected) STORE(p.h + (row + r) * H + k, h);                                       \
+    else NAME(emit)(l->additive, n, h, eps + here, z + here);                               \
+  }
+            if (n >= LANES) STEP(LANES) /* a constant, for speed */
+            else if (n > 0) STEP(n)
           }
       }
     }
     BARRIER
+    if (projected) {
+      NAME(project)(l, start, rows, &p, *sum, eps, z);
+      BARRIER
+    }
   }
 }
 
-INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, long last,
-                                 VEC (*sum)[CHUNK][2], const REAL *gates, const REAL *u,
-                                 REAL *panels, const REAL *z0, const REAL *carry0, const REAL *eps,
+/* The only step there is, whose gates contain the recurrent product. */
+INLINE void NAME(forward_step)(long cell, int projected, const struct layer *l, long first,
+                               long last, REAL *gates, const REAL *bias, const REAL *z0,
+                               REAL *carry, const REAL *eps, REAL *z, REAL *carries) {
+  const long H = l->H, G = slots(cell), from = first * BLOCK, to = least(last * BLOCK, H);
+  if (projected) return; /* never */
+  for (long row = 0; row < l->N; ++row)
+    for (long j = from; j < to; j += LANES) {
+      const long n = to - j, here = row * H + j;
+      REAL *gate = gates + row * G * H + j;
+      VEC product[4] = {{0}};
+      if (cell >= GRU_READ) product[2] = LOAD(gate + 3 * H); /* slot m has nothing else */
+      VEC h = NAME(step)(cell, H, n, gate, bias ? bias + j : 0, product, z0 + here,
+                         carry ? carry + here : 0, carries ? carries + here : 0);
+      NAME(emit)(l->additive, n, h, eps + here, z + here);
+    }
+}
+
+INLINE void NAME(backward_units)(long cell, int projected, const struct layer *l, long first,
+                                 long last, VEC (*sum)[CHUNK][2], const REAL *gates,
+                                 const REAL *u, REAL *panels, struct NAME(projection) p,
+                                 const REAL *z0, const REAL *carry0, const REAL *eps,
                                  const REAL *mask, const REAL *z, const REAL *carries,
                                  const REAL *d_z, REAL *d_state, REAL *d_carry, REAL *d_gates) {
-  const long H = l->H, G = slots(cell), R = recurrent(cell), K = R * H;
-  for (long b = first; b < last; ++b)
-    NAME(pack)(panels + b * K * BLOCK, u + b * BLOCK, K, H, 1, least(BLOCK, H - b * BLOCK));
+  const long H = l->H, Z = projected ? l->P : H, G = slots(cell), R = recurrent(cell), K = R * H;
+  const long z_first = projected ? p.first : first, z_last = projected ? p.last : last;
+  for (long b = z_first; b < z_last && !l->multiplied; ++b)
+    NAME(pack)(panels + b * K * BLOCK, u + b * BLOCK, K, Z, 1, least(BLOCK, Z - b * BLOCK));
+  if (projected) NAME(pack_projection_back)(l, first, last, &p);
   for (long i = l->T - 1; i >= 0; --i) {
     const long t = ordered(l, i), start = l->offset[t], rows = l->offset[t + 1] - start;
     const long from = first * BLOCK, to = least(last * BLOCK, H);
-    for (long row = 0; row < rows; ++row) {
+    if (projected) {
+      NAME(emit_projected_back)(l, start, rows, &p, eps, d_z, d_state);
+      BARRIER
+      NAME(project_back)(l, i, first, last, &p, *sum, gates, carry0, carries, d_carry, d_gates);
+    }
+    for (long row = 0; row < rows && !projected; ++row) {
       const int carried = cell == LSTM || cell == GRU_READ;
-      const REAL *before = NAME(before)(l, i, row, carried ? carries : z, carried ? carry0 : z0);
+      const REAL *before =
+          NAME(before)(l, i, row, H, carried ? carries : z, carried ? carry0 : z0);
       for (long j = from; j < to; j += LANES) {
         const long here = (start + row) * H + j, gate = (start + row) * G * H + j;
 #define STEP_BACK(n)                                                                       \
-  NAME(step_back)(cell, l->additive, H, n, gates + gate, eps + here,                       \
-                  carries ? carries + here : 0, before + j, d_z + here,                    \
-                  d_state + row * H + j, d_carry + row * H + j, d_gates + gate)
+  NAME(step_back)(cell, H, n,                                                               \
+                  NAME(emit_back)(l->additive, n, eps + here, d_z + here,                   \
+                                  d_state + row * H + j),                                   \
+                  gates + gate, carries ? carries + here : 0, before + j,                   \
+                  d_carry + row * H + j, d_gates + gate)
         if (to - j >= LANES) STEP_BACK(LANES); /* a constant, for speed */
         else STEP_BACK(to - j);
       }
     }
     BARRIER
-    for (long row = 0; row < rows; row += CHUNK) {
+    for (long row = 0; row < rows && !l->multiplied; row += CHUNK) {
       const long chunk = least(CHUNK, rows - row);
       const REAL *a[CHUNK];
       for (long r = 0; r < chunk; ++r) a[r] = d_gates + (start + row + r) * G * H + (G - R) * H;
-      for (long b = first; b < last; ++b) {
+      for (long b = z_first; b < z_last; ++b) {
         NAME(product)(K, chunk, a, panels + b * K * BLOCK, *sum);
         for (long r = 0; r < chunk; ++r)
           for (long v = 0; v < 2; ++v) {
-            const long j = b * BLOCK + v * LANES, n = H - j, own = (row + r) * H + j;
+            const long j = b * BLOCK + v * LANES, n = Z - j, own = (row + r) * Z + j;
             if (n <= 0) continue;
             VEC d = (*sum)[r][v];
-            if (mask) d *= LOAD(mask + (start + row + r) * H + j);
+            if (mask) d *= LOAD(mask + (start + row + r) * Z + j);
             if (cell == GRU_STATE) d += LOAD(d_carry + own);
             STORE(d_state + own, d);
           }
@@ -263,64 +310,71 @@ INLINE void NAME(backward_units)(long cell, const struct layer *l, long first, l
   }
 }
 
-/* How many REALs of room a call needs: the panels of all blocks, and the sums and masked rows of each
-   thread, which may be more than its stack has room for. Forward, a thread has the sums of all slots at
-   once. */
-INLINE long NAME(blocks)(const struct layer *l) { return (l->H + BLOCK - 1) / BLOCK; }
-INLINE long NAME(panels)(const struct layer *l) {
-  return NAME(blocks)(l) * BLOCK * recurrent(l->cell) * l->H;
+/* How many REALs of room a call needs: the panels of all blocks, h of one step where it is projected,
+   and the sums and masked rows of each thread, which may be more than its stack has room for. Forward,
+   a thread has the sums of all slots at once. */
+INLINE long NAME(shared)(const struct layer *l, long back) {
+  return NAME(panels)(l, back) + NAME(projection_panels)(l, back) + NAME(projection_h)(l, back);
 }
 INLINE long NAME(sums)(const struct layer *l, long back) {
   return (back ? 1 : recurrent(l->cell)) * CHUNK * BLOCK;
 }
 INLINE long NAME(reads)(const struct layer *l, long back) {
-  return l->masked && !back ? least(CHUNK, l->N) * l->H : 0;
+  return l->masked && !back ? least(CHUNK, l->N) * outputs(l) : 0;
 }
 INLINE long NAME(own)(const struct layer *l, long back) {
   return NAME(sums)(l, back) + NAME(reads)(l, back);
 }
 long NAME(room)(const struct layer *l, long back) {
-  return NAME(panels)(l) + l->threads * NAME(own)(l, back);
+  return l->multiplied ? 0 : NAME(shared)(l, back) + l->threads * NAME(own)(l, back);
 }
 
 #define UNITS(back)                                                    \
-  const long blocks = NAME(blocks)(l);                                  \
+  const long blocks = NAME(blocks)(l->H);                               \
   const long first = blocks * THREAD / THREADS;                         \
   const long last = blocks * (THREAD + 1) / THREADS;                    \
-  REAL *own = room + NAME(panels)(l) + THREAD * NAME(own)(l, back);     \
+  REAL *own = room + NAME(shared)(l, back) + THREAD * NAME(own)(l, back); \
   VEC(*sum)[CHUNK][2] = (VEC(*)[CHUNK][2])own
 
-#define EACH_CELL(run, ...)                                          \
-  switch (l->cell) {                                                 \
-    case ELMAN_TANH: run(ELMAN_TANH, __VA_ARGS__); break;            \
-    case ELMAN_RELU: run(ELMAN_RELU, __VA_ARGS__); break;            \
-    case ELMAN_SIGMOID: run(ELMAN_SIGMOID, __VA_ARGS__); break;      \
-    case LSTM: run(LSTM, __VA_ARGS__); break;                        \
-    case GRU_READ: run(GRU_READ, __VA_ARGS__); break;                \
-    case GRU_STATE: run(GRU_STATE, __VA_ARGS__); break;              \
+#define EACH_CELL(run, ...)                                             \
+  switch (l->cell) {                                                    \
+    case ELMAN_TANH: run(ELMAN_TANH, 0, __VA_ARGS__); break;            \
+    case ELMAN_RELU: run(ELMAN_RELU, 0, __VA_ARGS__); break;            \
+    case ELMAN_SIGMOID: run(ELMAN_SIGMOID, 0, __VA_ARGS__); break;      \
+    case LSTM:                                                          \
+      if (l->P) run(LSTM, 1, __VA_ARGS__);                              \
+      else run(LSTM, 0, __VA_ARGS__);                                   \
+      break;                                                            \
+    case GRU_READ: run(GRU_READ, 0, __VA_ARGS__); break;                \
+    case GRU_STATE: run(GRU_STATE, 0, __VA_ARGS__); break;              \
   }
 
 void NAME(forward)(const struct layer *l, REAL *room, REAL *gates, const REAL *bias,
-                   const REAL *u, const REAL *z0, REAL *carry, const REAL *eps,
-                   const REAL *mask, REAL *z, REAL *carries) {
+                   const REAL *u, const REAL *w_hr, const REAL *z0, REAL *carry,
+                   const REAL *eps, const REAL *mask, REAL *z, REAL *carries) {
 #pragma omp parallel num_threads((int)l->threads)
   {
     UNITS(0);
     REAL *read = own + NAME(sums)(l, 0);
-    EACH_CELL(NAME(forward_units), l, first, last, sum, gates, bias, u, room, read, z0, carry, eps,
-              mask, z, carries)
+    const struct NAME(projection) p = NAME(part)(l, w_hr, room, 0, 0);
+    if (l->multiplied)
+      EACH_CELL(NAME(forward_step), l, first, last, gates, bias, z0, carry, eps, z, carries)
+    else
+      EACH_CELL(NAME(forward_units), l, first, last, sum, gates, bias, u, room, read, p, z0,
+                carry, eps, mask, z, carries)
   }
 }
 
 void NAME(backward)(const struct layer *l, REAL *room, const REAL *gates, const REAL *u,
-                    const REAL *z0, const REAL *carry0, const REAL *eps, const REAL *mask,
-                    const REAL *z, const REAL *carries, const REAL *d_z, REAL *d_state,
-                    REAL *d_carry, REAL *d_gates) {
+                    const REAL *w_hr, const REAL *z0, const REAL *carry0, const REAL *eps,
+                    const REAL *mask, const REAL *z, const REAL *carries, const REAL *d_z,
+                    REAL *d_state, REAL *d_carry, REAL *d_gates, REAL *d_projected) {
 #pragma omp parallel num_threads((int)l->threads)
   {
     UNITS(1);
-    EACH_CELL(NAME(backward_units), l, first, last, sum, gates, u, room, z0, carry0, eps, mask, z,
-              carries, d_z, d_state, d_carry, d_gates)
+    const struct NAME(projection) p = NAME(part)(l, w_hr, room, d_projected, 1);
+    EACH_CELL(NAME(backward_units), l, first, last, sum, gates, u, room, p, z0, carry0, eps, mask,
+              z, carries, d_z, d_state, d_carry, d_gates)
   }
 }
 

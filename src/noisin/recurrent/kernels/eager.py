@@ -98,10 +98,12 @@ def backward(
     carries: Tensor | None,
     d_z: Tensor,
     d_state: list[Tensor],
+    need_z0: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of the gates and, with a projection, of its output, from those of z.
 
-    ``d_state`` contains the gradients of the final state, and afterwards those of the initial one.
+    ``d_state`` contains the gradients of the final state, and afterwards those of the initial one,
+    that of z only if it is needed.
     """
     cell = plan.cell
     H = w_hh.shape[0] // cell.recurrent
@@ -128,6 +130,8 @@ def backward(
             gate.mul_(d_h.unsqueeze(1))
             if d_carry is not None:
                 torch.mul(d_h, gates[rows, 2 * H : 3 * H], out=d_carry[:n])
+        if t == plan.order[0] and not need_z0:
+            break
         recurrent = d_gates[rows, -cell.recurrent * H :]
         torch.mm(recurrent, w_hh, out=d_before[:n])
         if mask is not None:

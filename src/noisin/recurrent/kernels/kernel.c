@@ -9,6 +9,7 @@
 #define LN2_LOW -2.12194440e-4f
 #define DEGREE 7
 #include "cells.h"
+#include "gemm.h"
 #undef REAL
 #undef INTEGER
 #undef NAME
@@ -28,3 +29,4 @@
 #define LN2_LOW 1.42860682030941723212e-6
 #define DEGREE 12
 #include "cells.h"
+#include "gemm.h"

@@ -1,4 +1,4 @@
-"""The recurrence of a layer in C: the same as :mod:`~.kernels.eager`, compiled on first use.
+"""The recurrence of a layer in C: the same as :mod:`~.kernels.eager`, prebuilt or compiled.
 
 The recurrent product and what the cell makes of it happen in one pass, in which each thread owns a
 range of hidden units. See ``cells.h``.
@@ -7,20 +7,22 @@ range of hidden units. See ``cells.h``.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from noisin.errors import InvalidValue
-from noisin.recurrent.kernels import build
+from noisin.recurrent.kernels import build, prebuilt, signature
 from noisin.recurrent.kernels.plan import Plan
 
 _SUFFIX = {torch.float32: "float", torch.float64: "double"}
 # Below this many multiplications per step, synchronizing two threads costs more than it saves.
 _WORTH_A_THREAD = 30_000
+# Below this many units, the same for a step without its product.
+_UNITS_WORTH_A_THREAD = 8192
 
 
 class Tiling(NamedTuple):
@@ -28,26 +30,32 @@ class Tiling(NamedTuple):
 
     chunk: int  # rows at a time
     tall: int  # rows of a tile, at most
-    low: int  # rows of a tile where one that is tall would leave few
+    low: int  # rows of a tile, at least, where there are more rows than those of one
     near: int  # terms of a sum at a time
     block: int  # hidden units at a time
 
 
+_NUMBERS = ("cell", "additive", "reverse", "T", "N", "H", "P", "threads", "masked", "multiplied")
+
+
 class _Call(ctypes.Structure):
-    _fields_ = (
-        *(
-            (name, ctypes.c_long)
-            for name in ("cell", "additive", "reverse", "T", "N", "H", "threads", "masked")
-        ),
-        ("offset", ctypes.c_void_p),
-    )
+    _fields_ = (*((name, ctypes.c_long) for name in _NUMBERS), ("offset", ctypes.c_void_p))
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The compiled recurrences, or None where there is no working compiler."""
-    loaded = build.load()
+    """The compiled recurrences, or None where they are neither prebuilt nor can be compiled."""
+    loaded = prebuilt.load() or build.load()
     return None if loaded is None else _typed(loaded)
+
+
+def origin() -> str | None:
+    """Where the library comes from: ``prebuilt avx2``, ``compiled``, or None if there is none."""
+    loaded = library()
+    if loaded is None:
+        return None
+    variant = prebuilt.variant(loaded)
+    return "compiled" if variant is None else f"prebuilt {variant}"
 
 
 def load(path: Path) -> None:
@@ -61,7 +69,7 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     for suffix in _SUFFIX.values():
         room = getattr(loaded, f"room_{suffix}")
         room.argtypes, room.restype = [ctypes.POINTER(_Call), ctypes.c_long], ctypes.c_long
-        for name, tensors in (("forward", 10), ("backward", 13)):
+        for name, tensors in (("forward", 11), ("backward", 15)):
             function = getattr(loaded, f"{name}_{suffix}")
             function.argtypes = [ctypes.POINTER(_Call), *[ctypes.c_void_p] * tensors]
             function.restype = None
@@ -72,14 +80,18 @@ def tiling(dtype: torch.dtype) -> Tiling:
     """That of the loaded library."""
     loaded = library()
     assert loaded is not None
+    return _tiling(loaded, _SUFFIX[dtype])
+
+
+@cache
+def _tiling(loaded: ctypes.CDLL, suffix: str) -> Tiling:
     numbers = ctypes.c_long * len(Tiling._fields)
-    return Tiling(*numbers.in_dll(loaded, f"tiling_{_SUFFIX[dtype]}"))
+    return Tiling(*numbers.in_dll(loaded, f"tiling_{suffix}"))
 
 
-def runs(x: Tensor, w_hr: Tensor | None) -> bool:
+def runs(x: Tensor) -> bool:
     """Whether there is a compiled recurrence for these tensors."""
-    supported = x.device.type == "cpu" and x.dtype in _SUFFIX and w_hr is None
-    return supported and library() is not None
+    return x.device.type == "cpu" and x.dtype in _SUFFIX and library() is not None
 
 
 def forward(
@@ -87,7 +99,7 @@ def forward(
     gates: Tensor,
     bias: Tensor | None,
     w_hh: Tensor,
-    _: Tensor | None,
+    w_hr: Tensor | None,
     eps: Tensor,
     mask: Tensor | None,
     state: list[Tensor],
@@ -96,10 +108,10 @@ def forward(
     """As :func:`noisin.recurrent.kernels.eager.forward`."""
     z0, carry = state if len(state) > 1 else (state[0], None)
     z = torch.empty_like(eps)
-    carries = None if carry is None or not keep else torch.empty_like(eps)
+    carries = None if carry is None or not keep else eps.new_empty(len(eps), carry.shape[1])
     _call(
-        "forward", plan, w_hh, gates=gates, bias=bias, u=w_hh, z0=z0, carry=carry, eps=eps,
-        mask=mask, z=z, carries=carries,
+        "forward", plan, w_hh, gates=gates, bias=bias, u=w_hh, w_hr=_contiguous(w_hr), z0=z0,
+        carry=carry, eps=eps, mask=mask, z=z, carries=carries,
     )  # fmt: skip
     return z, carries
 
@@ -108,7 +120,7 @@ def backward(
     plan: Plan,
     gates: Tensor,
     w_hh: Tensor,
-    _: Tensor | None,
+    w_hr: Tensor | None,
     eps: Tensor,
     mask: Tensor | None,
     state: list[Tensor],
@@ -116,69 +128,95 @@ def backward(
     carries: Tensor | None,
     d_z: Tensor,
     d_state: list[Tensor],
-) -> tuple[Tensor, None]:
+    need_z0: bool = True,
+) -> tuple[Tensor, Tensor | None]:
     """As :func:`noisin.recurrent.kernels.eager.backward`."""
     z0, carry0 = state if len(state) > 1 else (state[0], None)
     d_carry = d_state[1] if len(d_state) > 1 else torch.empty_like(d_state[0])
     d_gates = torch.empty_like(gates)
+    d_projected = None if w_hr is None else torch.empty_like(z)
     _call(
-        "backward", plan, w_hh, gates=gates, u=w_hh, z0=z0, carry=carry0, eps=eps, mask=mask,
-        z=z, carries=carries, d_z=d_z, d_state=d_state[0], d_carry=d_carry, d_gates=d_gates,
+        "backward", plan, w_hh, gates=gates, u=w_hh, w_hr=_contiguous(w_hr), z0=z0, carry=carry0,
+        eps=eps, mask=mask, z=z, carries=carries, d_z=d_z, d_state=d_state[0], d_carry=d_carry,
+        d_gates=d_gates, d_projected=d_projected,
     )  # fmt: skip
-    return d_gates, None
+    if need_z0 and _alone(plan, w_hr):
+        along = None if carries is not None or plan.cell.slots == 1 else d_carry
+        d_state[0] = _multiply_back(d_gates, w_hh, mask, along)
+    return d_gates, d_projected
+
+
+def _contiguous(w: Tensor | None) -> Tensor | None:
+    return None if w is None else w.contiguous()
+
+
+class _Prepared(NamedTuple):
+    """A call of the library up to its tensors: what it depends on is the same in every batch."""
+
+    function: Any
+    layer: _Call
+    room: int  # numbers
+    offsets: Any  # which the layer points to
 
 
 def _call(name: str, plan: Plan, w_hh: Tensor, **tensors: Tensor | None) -> None:
     """Call a function of the library with these tensors, which are in its order."""
-    _check(name, plan, w_hh, tensors)
-    H, T, N, dtype = w_hh.shape[1], len(plan.sizes), plan.N, w_hh.dtype
+    signature.check(name, plan, w_hh, tensors)
+    alone = _alone(plan, tensors["w_hr"])
+    if alone and name == "forward":
+        _multiply(plan, tensors)
+    H, P = signature.sizes(w_hh, tensors["w_hr"])
+    threads = _threads(plan, w_hh, H, alone)
+    masked = tensors["mask"] is not None
+    call = _prepared(library(), name, plan, H, P, threads, masked, alone, w_hh.dtype)
+    room = w_hh.new_empty(call.room)
+    pointers = [None if t is None else t.data_ptr() for t in tensors.values()]
+    call.function(ctypes.byref(call.layer), room.data_ptr(), *pointers)
+
+
+@lru_cache(maxsize=256)
+def _prepared(
+    loaded: ctypes.CDLL, name: str, plan: Plan, H: int, P: int, threads: int, masked: bool,
+    alone: bool, dtype: torch.dtype,
+) -> _Prepared:  # fmt: skip
+    T, N, suffix = len(plan.sizes), plan.N, _SUFFIX[dtype]
     offsets = (ctypes.c_long * (T + 1))(*plan.offsets)
     layer = _Call(
-        plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, _threads(plan, w_hh),
-        tensors["mask"] is not None, ctypes.addressof(offsets),
+        plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, P, threads, masked, alone,
+        ctypes.addressof(offsets),
     )  # fmt: skip
-    loaded, suffix = library(), _SUFFIX[dtype]
-    size: int = getattr(loaded, f"room_{suffix}")(ctypes.byref(layer), name == "backward")
-    room = w_hh.new_empty(size)
-    function: Any = getattr(loaded, f"{name}_{suffix}")
-    pointers = (None if t is None else t.data_ptr() for t in tensors.values())
-    function(ctypes.byref(layer), room.data_ptr(), *pointers)
+    room = getattr(loaded, f"room_{suffix}")(ctypes.byref(layer), name == "backward")
+    return _Prepared(getattr(loaded, f"{name}_{suffix}"), layer, room, offsets)
 
 
-def _threads(plan: Plan, w_hh: Tensor) -> int:
+def _threads(plan: Plan, w_hh: Tensor, H: int, alone: bool = False) -> int:
     """As many as torch has, where there is work for them."""
-    blocks = -(-w_hh.shape[1] // tiling(w_hh.dtype).block)
-    worth = 1 + plan.N * w_hh.numel() // _WORTH_A_THREAD
+    blocks = -(-H // tiling(w_hh.dtype).block)
+    if alone:
+        worth = 1 + plan.N * H // _UNITS_WORTH_A_THREAD
+    else:
+        worth = 1 + plan.N * w_hh.numel() // _WORTH_A_THREAD
     return max(1, min(torch.get_num_threads(), worth, blocks))
 
 
-def _check(name: str, plan: Plan, w_hh: Tensor, tensors: dict[str, Tensor | None]) -> None:
-    """Raise unless every tensor is what the library takes it for: it reads and writes on trust."""
-    H, cell = w_hh.shape[1], plan.cell
-    optional = {"bias", "mask", *(() if cell.carry else ("carry", "carries"))}
-    if name == "forward":  # which keeps the carries of all steps for a backward only
-        optional.add("carries")
-    kind = (w_hh.dtype, torch.device("cpu"), True)
-    for key, shape in _shapes(plan, cell.slots, cell.recurrent, H).items():
-        t = tensors.get(key)
-        if t is None and (key in optional or key not in tensors):
-            continue
-        if (
-            t is None
-            or t.shape != shape
-            or (t.dtype, t.device, t.is_contiguous()) != kind
-            or (t.data_ptr() == 0 and t.numel() > 0)
-        ):
-            got = "None" if t is None else f"{tuple(t.shape)}, {t.dtype}, {t.device}, {t.stride()}"
-            raise InvalidValue(
-                f"kernels: {key} must be a contiguous tensor of shape {shape} and {w_hh.dtype}, "
-                f"allocated on the CPU, got {got}. Pass tensors as noisin.LSTM does."
-            )
+def _alone(plan: Plan, w_hr: Tensor | None) -> bool:
+    """Whether the recurrent product is torch's: one step is not worth laying out the weights."""
+    return len(plan.sizes) == 1 and w_hr is None
 
 
-def _shapes(plan: Plan, slots: int, recurrent: int, H: int) -> dict[str, tuple[int, ...]]:
-    S, N = plan.offsets[-1], plan.N
-    rows = dict.fromkeys(("eps", "mask", "z", "carries", "d_z"), (S, H))
-    states = dict.fromkeys(("z0", "carry", "d_state", "d_carry"), (N, H))
-    gates = dict.fromkeys(("gates", "d_gates"), (S, slots * H))
-    return {"u": (recurrent * H, H), "bias": (slots * H,), **rows, **states, **gates}
+def _multiply(plan: Plan, tensors: Mapping[str, Any]) -> None:
+    """Add the recurrent product of the only step to the gates."""
+    gates, u, read, mask = (tensors[key] for key in ("gates", "u", "z0", "mask"))
+    given = gates.shape[1] - len(u)  # columns that the state does not add to
+    if given:
+        gates[:, plan.cell.inputs * u.shape[1] :] = 0
+    (gates[:, given:] if given else gates).addmm_(read if mask is None else read * mask, u.t())
+
+
+def _multiply_back(d_gates: Tensor, u: Tensor, mask: Any, along: Any) -> Tensor:
+    """The gradient of the only step's z0; ``along`` is what flows past the weights."""
+    d_recurrent = d_gates[:, d_gates.shape[1] - len(u) :]
+    if along is not None:
+        return torch.addmm(along, d_recurrent, u)
+    d_read = torch.mm(d_recurrent, u)
+    return d_read if mask is None else d_read.mul_(mask)

@@ -1,7 +1,7 @@
 """The reference: Algorithm 1 as a loop of differentiable torch operations.
 
 Right under every transform of torch, and slow. The kernels must reproduce it; where one cannot run
-(second derivatives, ``torch.func``, ``torch.compile``), this does.
+(second derivatives, batches of gradients, ``torch.func``), this does.
 """
 
 from __future__ import annotations

@@ -17,12 +17,11 @@
 #endif
 #define OUTLINE static __attribute__((noinline))
 
-/* A tile has at most TALL rows; up to 2 * LOW rows that are too many for one are LOW and the rest. */
+/* A tile has at most TALL rows, and at least LOW where there are more rows than that. */
 #define UP_TO_6(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #if defined(__AVX512F__)
 #define BYTES 64
 #define TALL 12
-#define LOW 8
 #define EACH_HEIGHT(X) UP_TO_6(X) X(7) X(8) X(9) X(10) X(11) X(12)
 #else
 #if defined(__AVX__)
@@ -31,19 +30,33 @@
 #define BYTES 16
 #endif
 #define TALL 6
-#define LOW 4
 #define EACH_HEIGHT(X) UP_TO_6(X)
 #endif
+
+#define LOW ((TALL + 2) / 2)
 
 #define ONE(rows) +1
 _Static_assert(0 EACH_HEIGHT(ONE) == TALL, "there is a tile of each height");
 _Static_assert(0 < LOW && LOW <= TALL && TALL <= CHUNK, "a tile has at most the rows of a chunk");
 _Static_assert(sizeof(long) == 8, "sizes and indices are long, and ctypes passes 64 bits");
 
+/* Keep a compiler from reading a panel once per row, as it does where a tile leaves registers free. */
+#if defined(__x86_64__)
+#define IN_REGISTERS(a, b) __asm__("" : "+v"(a), "+v"(b))
+#elif defined(__aarch64__)
+#define IN_REGISTERS(a, b) __asm__("" : "+w"(a), "+w"(b))
+#else
+#define IN_REGISTERS(a, b)
+#endif
+
 INLINE long least(long a, long b) { return a < b ? a : b; }
 
-/* The rows of the next tile: never more than are left. 20 rows are 12 + 8, or 6 + 6 + 4 + 4. */
-INLINE long height(long left) { return left <= TALL ? left : left <= 2 * LOW ? LOW : TALL; }
+/* The number of pieces of at most `most`, and the size of the next one if they are about equal. */
+INLINE long pieces(long all, long most) { return (all + most - 1) / most; }
+INLINE long even(long all, long most) { return all > 0 ? pieces(all, pieces(all, most)) : 0; }
+
+/* The rows of the next tile: tiles of equal height, because low ones are slow. 20 are 5 + 5 + 5 + 5. */
+INLINE long height(long left) { return even(left, TALL); }
 
 #endif
 
@@ -83,6 +96,7 @@ INLINE void NAME(tile)(int rows, long K, const REAL *const *a, const REAL *panel
   for (int r = 0; r < rows; ++r) sum[r][0] = out[r][0], sum[r][1] = out[r][1];
   for (long k = 0; k < K; ++k) {
     VEC left = ((const VEC *)panel)[2 * k], right = ((const VEC *)panel)[2 * k + 1];
+    IN_REGISTERS(left, right);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
       sum[r][0] += a[r][k] * left;
@@ -101,22 +115,39 @@ INLINE void NAME(tile)(int rows, long K, const REAL *const *a, const REAL *panel
 EACH_HEIGHT(TILE)
 #undef TILE
 
+/* Add to out the product of up to CHUNK rows with a panel of up to NEAR rows. */
+INLINE void NAME(add_product)(long depth, long rows, const REAL *const *a, const REAL *panel,
+                              VEC out[CHUNK][2]) {
+  for (long row = 0, tall; row < rows; row += tall) {
+    tall = height(rows - row);
+    switch (tall) {
+#define TILE(rows) \
+  case rows: NAME(tile_##rows)(depth, a + row, panel, out + row); break;
+      EACH_HEIGHT(TILE)
+#undef TILE
+    }
+  }
+}
+
 /* The product for up to CHUNK rows, in pieces of K that stay in the nearest cache. */
 INLINE void NAME(product)(long K, long rows, const REAL *const *a, const REAL *panel,
                           VEC out[CHUNK][2]) {
+  const REAL *from[CHUNK];
   memset(out, 0, (size_t)rows * sizeof(VEC[2]));
   for (long k = 0; k < K; k += NEAR) {
-    const long depth = least(NEAR, K - k);
-    for (long row = 0, tall; row < rows; row += tall) {
-      const REAL *from[TALL];
-      tall = height(rows - row);
-      for (long r = 0; r < tall; ++r) from[r] = a[row + r] + k;
-      switch (tall) {
-#define TILE(rows) \
-  case rows: NAME(tile_##rows)(depth, from, panel + k * BLOCK, out + row); break;
-        EACH_HEIGHT(TILE)
-#undef TILE
-      }
-    }
+    for (long r = 0; r < rows; ++r) from[r] = a[r] + k;
+    NAME(add_product)(least(NEAR, K - k), rows, from, panel + k * BLOCK, out);
   }
+}
+
+/* Copy the columns of a block of U' (K, ·) so that the product reads them in order. */
+INLINE void NAME(pack)(REAL *panel, const REAL *u, long K, long stride_k, long stride_j, long n) {
+  if (n < BLOCK) memset(panel, 0, (size_t)(K * BLOCK) * sizeof(REAL));
+  if (stride_j == 1)
+    for (long k = 0; k < K; ++k) memcpy(panel + k * BLOCK, u + k * stride_k, (size_t)n * sizeof(REAL));
+  else
+    for (long first = 0; first < K; first += 16) /* rows that stay in the nearest cache meanwhile */
+      for (long j = 0; j < n; ++j)
+        for (long k = first; k < least(first + 16, K); ++k)
+          panel[k * BLOCK + j] = u[k * stride_k + j * stride_j];
 }

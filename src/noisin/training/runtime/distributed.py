@@ -147,6 +147,13 @@ class Processes(Workers):
             dist.broadcast(shared, src=0)
         return float(shared)
 
+    def tell_text(self, text: str) -> str:
+        """Broadcast a text of the main process."""
+        shared = [text]
+        with _together():
+            dist.broadcast_object_list(shared, src=0, device=self.device)
+        return shared[0]
+
     @contextmanager
     def main_first(self) -> Iterator[None]:
         """Run a block in the main process, then in the others; if it fails, all of them stop."""

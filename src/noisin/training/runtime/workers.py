@@ -52,6 +52,10 @@ class Workers:
         """Broadcast the value of the main process."""
         return value
 
+    def tell_text(self, text: str) -> str:
+        """Broadcast a text of the main process."""
+        return text
+
     @contextmanager
     def main_first(self) -> Iterator[None]:
         """Run a block in the main process, then in the others; if it fails, all of them stop."""

@@ -3,12 +3,12 @@
 extern const long NAME(tiling)[];
 long NAME(room)(const struct layer *l, long back);
 void NAME(forward)(const struct layer *l, REAL *room, REAL *gates, const REAL *bias,
-                   const REAL *u, const REAL *z0, REAL *carry, const REAL *eps,
-                   const REAL *mask, REAL *z, REAL *carries);
+                   const REAL *u, const REAL *w_hr, const REAL *z0, REAL *carry,
+                   const REAL *eps, const REAL *mask, REAL *z, REAL *carries);
 void NAME(backward)(const struct layer *l, REAL *room, const REAL *gates, const REAL *u,
-                    const REAL *z0, const REAL *carry0, const REAL *eps, const REAL *mask,
-                    const REAL *z, const REAL *carries, const REAL *d_z, REAL *d_state,
-                    REAL *d_carry, REAL *d_gates);
+                    const REAL *w_hr, const REAL *z0, const REAL *carry0, const REAL *eps,
+                    const REAL *mask, const REAL *z, const REAL *carries, const REAL *d_z,
+                    REAL *d_state, REAL *d_carry, REAL *d_gates, REAL *d_projected);
 
 static REAL *NAME(filled)(long n) { /* with NaN: what is read before it is written shows */
   REAL *array = malloc((size_t)n * sizeof(REAL));
@@ -31,36 +31,46 @@ static void NAME(widen)(double *to, const REAL *from, long n) {
 static void NAME(call_forward)(const struct layer *l, struct values *v, int keep) {
   const long S = l->offset[l->T], H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
   const int carried = is_carried(l->cell);
+  const long Z = outputs_of(l);
+  if (l->multiplied) plain_multiply(l, v);
   REAL *gates = NAME(narrow)(v->gates, S * G * H), *bias = NAME(narrow)(v->bias, G * H);
-  REAL *u = NAME(narrow)(v->u, R * H * H), *z0 = NAME(narrow)(v->z0, l->N * H);
+  REAL *u = NAME(narrow)(v->u, R * H * Z), *z0 = NAME(narrow)(v->z0, l->N * Z);
+  if (l->multiplied) free(u), u = 0;
+  REAL *w_hr = l->P ? NAME(narrow)(v->w_hr, Z * H) : 0;
   REAL *carry = carried ? NAME(narrow)(v->carry, l->N * H) : 0;
-  REAL *eps = NAME(narrow)(v->eps, S * H), *z = NAME(filled)(S * H);
-  REAL *mask = l->masked ? NAME(narrow)(v->mask, S * H) : 0;
+  REAL *eps = NAME(narrow)(v->eps, S * Z), *z = NAME(filled)(S * Z);
+  REAL *mask = l->masked ? NAME(narrow)(v->mask, S * Z) : 0;
   REAL *carries = carried && keep ? NAME(filled)(S * H) : 0;
   REAL *room = NAME(filled)(NAME(room)(l, 0));
-  NAME(forward)(l, room, gates, bias, u, z0, carry, eps, mask, z, carries);
+  NAME(forward)(l, room, gates, bias, u, w_hr, z0, carry, eps, mask, z, carries);
   NAME(widen)(v->gates, gates, S * G * H), NAME(widen)(v->carry, carry, l->N * H);
-  NAME(widen)(v->z, z, S * H), NAME(widen)(v->carries, carries, S * H);
+  NAME(widen)(v->z, z, S * Z), NAME(widen)(v->carries, carries, S * H);
   free(gates), free(bias), free(u), free(z0), free(carry), free(eps), free(z), free(carries);
-  free(room), free(mask);
+  free(room), free(mask), free(w_hr);
 }
 
 /* As plain_backward does. */
 static void NAME(call_backward)(const struct layer *l, struct values *v) {
   const long S = l->offset[l->T], H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
   const int carried = is_carried(l->cell);
-  REAL *gates = NAME(narrow)(v->gates, S * G * H), *u = NAME(narrow)(v->u, R * H * H);
-  REAL *z0 = NAME(narrow)(v->z0, l->N * H), *eps = NAME(narrow)(v->eps, S * H);
-  REAL *mask = l->masked ? NAME(narrow)(v->mask, S * H) : 0;
+  const long Z = outputs_of(l);
+  REAL *gates = NAME(narrow)(v->gates, S * G * H), *u = NAME(narrow)(v->u, R * H * Z);
+  if (l->multiplied) free(u), u = 0;
+  REAL *w_hr = l->P ? NAME(narrow)(v->w_hr, Z * H) : 0;
+  REAL *d_projected = l->P ? NAME(filled)(S * Z) : 0;
+  REAL *z0 = NAME(narrow)(v->z0, l->N * Z), *eps = NAME(narrow)(v->eps, S * Z);
+  REAL *mask = l->masked ? NAME(narrow)(v->mask, S * Z) : 0;
   REAL *carry0 = carried ? NAME(narrow)(v->carry, l->N * H) : 0;
-  REAL *z = NAME(narrow)(v->z, S * H), *carries = carried ? NAME(narrow)(v->carries, S * H) : 0;
-  REAL *d_z = NAME(narrow)(v->d_z, S * H), *d_state = NAME(narrow)(v->d_state, l->N * H);
+  REAL *z = NAME(narrow)(v->z, S * Z), *carries = carried ? NAME(narrow)(v->carries, S * H) : 0;
+  REAL *d_z = NAME(narrow)(v->d_z, S * Z), *d_state = NAME(narrow)(v->d_state, l->N * Z);
   REAL *d_carry = carried ? NAME(narrow)(v->d_carry, l->N * H) : NAME(filled)(l->N * H);
   REAL *d_gates = NAME(filled)(S * G * H), *room = NAME(filled)(NAME(room)(l, 1));
-  NAME(backward)(l, room, gates, u, z0, carry0, eps, mask, z, carries, d_z, d_state, d_carry,
-                 d_gates);
-  NAME(widen)(v->d_state, d_state, l->N * H), NAME(widen)(v->d_gates, d_gates, S * G * H);
+  NAME(backward)(l, room, gates, u, w_hr, z0, carry0, eps, mask, z, carries, d_z, d_state,
+                 d_carry, d_gates, d_projected);
+  NAME(widen)(v->d_projected, d_projected, S * Z);
+  NAME(widen)(v->d_state, d_state, l->N * Z), NAME(widen)(v->d_gates, d_gates, S * G * H);
   if (carried) NAME(widen)(v->d_carry, d_carry, l->N * H);
   free(gates), free(u), free(z0), free(eps), free(carry0), free(z), free(carries), free(d_z);
   free(d_state), free(d_carry), free(d_gates), free(room), free(mask);
+  free(w_hr), free(d_projected);
 }

@@ -21,12 +21,15 @@
 #include "calls.h"
 
 enum factor {
-  CELL, DOUBLE, ADDITIVE, REVERSE, STEPS, PACKING, UNITS, THREADS, BIAS, KEEP, MASK, FACTORS
+  CELL, DOUBLE, ADDITIVE, REVERSE, STEPS, PACKING, UNITS, PROJECTION, THREADS, BIAS, KEEP, MASK,
+  MULTIPLIED, FACTORS
 };
-static const int levels[FACTORS] = {6, 2, 2, 2, 2, 3, 5, 4, 2, 2, 2};
-static const char *const names[FACTORS] = {"cell",  "double",  "additive", "reverse", "steps",
-                                           "packing", "units", "threads",  "bias",    "keep",
-                                           "mask"};
+#define MOST_LEVELS 7
+static const int levels[FACTORS] = {7, 2, 2, 2, 2, 3, 5, 4, 4, 2, 2, 2, 2};
+static const char *const names[FACTORS] = {"cell",  "double",     "additive", "reverse",
+                                           "steps", "packing",    "units",    "projection",
+                                           "threads", "bias",     "keep",     "mask",
+                                           "multiplied"};
 static const double most_work = 5e5, tolerance[] = {2e-5, 1e-12};
 
 static uint64_t stream;
@@ -51,10 +54,19 @@ static long units(const int *at) {
   return sizes[at[UNITS]];
 }
 
+/* The seventh cell is the LSTM with a projection, to no more units than it has. */
+static int is_projected(const int *at) { return at[CELL] > GRU_STATE; }
+static long cell_of(const int *at) { return is_projected(at) ? LSTM : at[CELL]; }
+static long projection(const int *at) {
+  const long block = (at[DOUBLE] ? tiling_double : tiling_float)[4], H = units(at);
+  const long sizes[] = {1, block - 1, block + 1, H - 1}, P = sizes[at[PROJECTION]];
+  return !is_projected(at) ? 0 : P < 1 ? 1 : P < H ? P : H;
+}
+
 static long steps(const int *at) { return 1 + 2 * at[STEPS]; }
 
 static double work(const int *at, long N) {
-  return (double)(N * steps(at) * recurrent_of(at[CELL])) * (double)(units(at) * units(at));
+  return (double)(N * steps(at) * recurrent_of(cell_of(at))) * (double)(units(at) * units(at));
 }
 
 static void set_offsets(const int *at, long N, long *offset) {
@@ -69,8 +81,8 @@ static void compare(const char *what, const int *at, const struct layer *l, cons
                     const double *expected, long n) {
   for (long i = 0; i < n; ++i)
     if (!(fabs(found[i] - expected[i]) <= tolerance[at[DOUBLE]] * (1 + fabs(expected[i])))) {
-      fprintf(stderr, "%s[%ld] is %.17g, expected %.17g, at N=%ld T=%ld H=%ld, %ld threads,",
-              what, i, found[i], expected[i], l->N, l->T, l->H, l->threads);
+      fprintf(stderr, "%s[%ld] is %.17g, expected %.17g, at N=%ld T=%ld H=%ld P=%ld, %ld threads,",
+              what, i, found[i], expected[i], l->N, l->T, l->H, l->P, l->threads);
       for (int f = 0; f < FACTORS; ++f) fprintf(stderr, " %s=%d", names[f], at[f]);
       fprintf(stderr, "\n");
       exit(1);
@@ -80,8 +92,9 @@ static void compare(const char *what, const int *at, const struct layer *l, cons
 /* How many numbers each array of struct values has, in its order. */
 static void set_sizes(const struct layer *l, long *sizes) {
   const long H = l->H, gates = slots_of(l->cell) * H, S = l->offset[l->T], N = l->N;
-  const long all[] = {S * gates, gates, recurrent_of(l->cell) * H * H, N * H, N * H, S * H, S * H,
-                      S * H,     S * H, S * H,                         N * H, N * H, S * gates};
+  const long Z = outputs_of(l), all[] = {
+      S * gates, gates, recurrent_of(l->cell) * H * Z, Z * H, N * Z, N * H, S * Z, S * Z,
+      S * Z,     S * H, S * Z,                         N * Z, N * H, S * gates, S * Z};
   memcpy(sizes, all, sizeof(all));
 }
 
@@ -105,8 +118,9 @@ static struct values inputs(const struct layer *l, const int *at) {
   struct values v;
   set_sizes(l, sizes);
   for (int i = 0; i < ARRAYS; ++i) v.array[i] = drawn(sizes[i], 1);
-  for (long i = 0; i < recurrent_of(l->cell) * l->H * l->H; ++i)
+  for (long i = 0; i < recurrent_of(l->cell) * l->H * outputs_of(l); ++i)
     v.u[i] = (float)(v.u[i] / sqrt((double)l->H));
+  for (long i = 0; i < l->P * l->H; ++i) v.w_hr[i] = (float)(v.w_hr[i] / sqrt((double)l->H));
   for (long i = 0; i < l->offset[l->T] && l->cell >= GRU_READ; ++i)
     for (long j = 3 * l->H; j < 4 * l->H; ++j) v.gates[i * 4 * l->H + j] = NAN; /* slot m */
   if (!at[BIAS]) free(v.bias), v.bias = 0;
@@ -117,11 +131,12 @@ static struct values inputs(const struct layer *l, const int *at) {
    whatever number of threads came first. */
 static void check(const struct layer *l, const int *at, const struct values *given,
                   const struct values *expected, struct values *back) {
-  const long N = l->N, H = l->H, S = l->offset[l->T], gates = S * slots_of(l->cell) * H;
+  const long N = l->N, H = l->H, Z = outputs_of(l), S = l->offset[l->T];
+  const long gates = S * slots_of(l->cell) * H;
   const int carried = is_carried(l->cell);
   struct values found = copied(l, given);
   (at[DOUBLE] ? call_forward_double : call_forward_float)(l, &found, at[KEEP]);
-  compare("z", at, l, found.z, expected->z, S * H);
+  compare("z", at, l, found.z, expected->z, S * Z);
   compare("gates", at, l, found.gates, expected->gates, gates);
   if (carried) compare("carry", at, l, found.carry, expected->carry, N * H);
   if (carried && at[KEEP]) compare("carries", at, l, found.carries, expected->carries, S * H);
@@ -130,7 +145,8 @@ static void check(const struct layer *l, const int *at, const struct values *giv
     if (!back->z) *back = copied(l, &found), plain_backward(l, back);
     (at[DOUBLE] ? call_backward_double : call_backward_float)(l, &found);
     compare("d_gates", at, l, found.d_gates, back->d_gates, gates);
-    compare("d_state", at, l, found.d_state, back->d_state, N * H);
+    if (!l->multiplied) compare("d_state", at, l, found.d_state, back->d_state, N * Z);
+    compare("d_projected", at, l, found.d_projected, back->d_projected, l->P ? S * Z : 0);
     if (carried) compare("d_carry", at, l, found.d_carry, back->d_carry, N * H);
   }
   released(&found);
@@ -140,8 +156,10 @@ static void check(const struct layer *l, const int *at, const struct values *giv
 static void try(const int *at, long N, int all_threads) {
   long offset[4];
   set_offsets(at, N, offset);
-  struct layer l = {at[CELL], at[ADDITIVE], at[REVERSE], steps(at), N, units(at), 1, at[MASK],
+  struct layer l = {cell_of(at), at[ADDITIVE],   at[REVERSE], steps(at), N,
+                    units(at),   projection(at), 1,           at[MASK],  0,
                     offset};
+  l.multiplied = at[MULTIPLIED] && l.T == 1 && !l.P;
   struct values given = inputs(&l, at), expected = copied(&l, &given), back = {0};
   plain_forward(&l, &expected);
   for (int level = 0; level < levels[THREADS]; ++level) {
@@ -152,7 +170,7 @@ static void try(const int *at, long N, int all_threads) {
 }
 
 /* Levels at random: over the N of a test all pairs occur, which is counted. */
-static long pairwise(long N, char seen[FACTORS][FACTORS][6][6]) {
+static long pairwise(long N, char seen[FACTORS][FACTORS][MOST_LEVELS][MOST_LEVELS]) {
   int at[FACTORS];
   for (int i = 0; i < 2; ++i) {
     for (int f = 0; f < FACTORS; ++f) at[f] = (int)(draw() % (uint64_t)levels[f]);
@@ -171,6 +189,7 @@ static long product(long N) {
   int at[FACTORS] = {0};
   for (int f = 0; f < FACTORS;) {
     at[BIAS] = (int)(draw() % 2), at[MASK] = (int)(draw() % 2);
+    at[MULTIPLIED] = (int)(draw() % 2);
     at[KEEP] = 1;
     if (work(at, N) <= most_work) try(at, N, 1), cases += levels[THREADS];
     for (f = 0; f < FACTORS && (f >= THREADS || ++at[f] == levels[f]); ++f) at[f] = 0;
@@ -179,7 +198,7 @@ static long product(long N) {
 }
 
 int main(int count, char **arguments) {
-  static char seen[FACTORS][FACTORS][6][6];
+  static char seen[FACTORS][FACTORS][MOST_LEVELS][MOST_LEVELS];
   if (count != 4) return fprintf(stderr, "driver pairwise|product FIRST LAST\n"), 2;
   const int all = !strcmp(arguments[1], "product");
   const long first = atol(arguments[2]), last = atol(arguments[3]);

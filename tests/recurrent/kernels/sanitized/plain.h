@@ -9,16 +9,16 @@
 enum cell { TANH, RELU, SIGMOID, LSTM, GRU_READ, GRU_STATE };
 
 struct layer { /* as the kernel has it */
-  long cell, additive, reverse, T, N, H, threads, masked;
+  long cell, additive, reverse, T, N, H, P, threads, masked, multiplied;
   const long *offset;
 };
 
-#define ARRAYS 13
+#define ARRAYS 15
 struct values {
   union {
     struct {
-      double *gates, *bias, *u, *z0, *carry, *eps, *mask, *z, *carries, *d_z, *d_state, *d_carry,
-          *d_gates;
+      double *gates, *bias, *u, *w_hr, *z0, *carry, *eps, *mask, *z, *carries, *d_z, *d_state,
+          *d_carry, *d_gates, *d_projected;
     };
     double *array[ARRAYS];
   };
@@ -28,6 +28,7 @@ struct values {
 
 static long slots_of(long cell) { return cell < LSTM ? 1 : 4; }
 static long recurrent_of(long cell) { return cell < LSTM ? 1 : cell == LSTM ? 4 : 3; }
+static long outputs_of(const struct layer *l) { return l->P ? l->P : l->H; }
 static int is_carried(long cell) { return cell == LSTM || cell == GRU_READ; }
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
@@ -37,13 +38,25 @@ static long row_of(const struct layer *l, long n, long i) { /* of the i-th step;
 }
 
 UNCHECKED static double factor(const struct layer *l, const struct values *v, long row, long k) {
-  return l->masked ? v->mask[row * l->H + k] : 1;
+  return l->masked ? v->mask[row * outputs_of(l) + k] : 1;
+}
+
+/* The recurrent product of the only step into the gates, as the caller of a kernel does it. */
+UNCHECKED static void plain_multiply(const struct layer *l, struct values *v) {
+  const long H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
+  for (long row = 0; row < l->N; ++row)
+    for (long j = 0; j < R * H; ++j) {
+      double *gate = v->gates + (row * G + G - R) * H + j;
+      if (l->cell >= GRU_READ && j >= 2 * H) *gate = 0; /* slot m */
+      for (long k = 0; k < H; ++k)
+        *gate += v->u[j * H + k] * v->z0[row * H + k] * factor(l, v, row, k);
+    }
 }
 
 UNCHECKED static void plain_step(const struct layer *l, struct values *v, long row, double *state,
                                  double *carry) {
-  const long H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
-  double *z = v->z + row * H;
+  const long H = l->H, Z = outputs_of(l), G = slots_of(l->cell), R = recurrent_of(l->cell);
+  double *z = v->z + row * Z, *hidden = malloc((size_t)H * sizeof(double));
   for (long j = 0; j < H; ++j) {
     double s[4] = {0}, h, *gate = v->gates + row * G * H + j;
     for (long g = 0; g < G; ++g) {
@@ -51,8 +64,8 @@ UNCHECKED static void plain_step(const struct layer *l, struct values *v, long r
       if (v->bias) s[g] += v->bias[g * H + j];
       double product = 0;
       if (g >= G - R)
-        for (long k = 0; k < H; ++k)
-          product += v->u[((g - G + R) * H + j) * H + k] * state[k] * factor(l, v, row, k);
+        for (long k = 0; k < Z; ++k)
+          product += v->u[((g - G + R) * H + j) * Z + k] * state[k] * factor(l, v, row, k);
       s[g] += product;
     }
     if (l->cell == LSTM) {
@@ -72,31 +85,43 @@ UNCHECKED static void plain_step(const struct layer *l, struct values *v, long r
       *gate = h;
     }
     if (is_carried(l->cell)) v->carries[row * H + j] = carry[j];
-    z[j] = l->additive ? h + v->eps[row * H + j] : h * (1 + v->eps[row * H + j]);
+    hidden[j] = h;
   }
+  for (long j = 0; j < Z; ++j) {
+    double p = l->P ? 0 : hidden[j], e = v->eps[row * Z + j];
+    for (long k = 0; k < H && l->P; ++k) p += v->w_hr[j * H + k] * hidden[k];
+    z[j] = l->additive ? p + e : p * (1 + e);
+  }
+  free(hidden);
 }
 
 /* Gates become activations, carry the final one; z and carries are filled. */
 UNCHECKED static void plain_forward(const struct layer *l, struct values *v) {
   for (long n = 0; n < l->N; ++n) {
-    double *state = v->z0 + n * l->H;
+    double *state = v->z0 + n * outputs_of(l);
     for (long i = 0; i < l->T; ++i) {
       const long row = row_of(l, n, i);
       if (row < 0) continue;
       plain_step(l, v, row, state, v->carry + n * l->H);
-      state = v->z + row * l->H;
+      state = v->z + row * outputs_of(l);
     }
   }
 }
 
 UNCHECKED static void plain_step_back(const struct layer *l, struct values *v, long row,
                                       const double *before, double *d_state, double *d_carry) {
-  const long H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
+  const long H = l->H, Z = outputs_of(l), G = slots_of(l->cell), R = recurrent_of(l->cell);
   double *along = calloc((size_t)H, sizeof(double)); /* past the recurrent weights */
+  double *emitted = malloc((size_t)Z * sizeof(double));
+  for (long j = 0; j < Z; ++j) {
+    emitted[j] = v->d_z[row * Z + j] + d_state[j];
+    if (!l->additive) emitted[j] *= 1 + v->eps[row * Z + j];
+    if (l->P) v->d_projected[row * Z + j] = emitted[j];
+  }
   for (long j = 0; j < H; ++j) {
     const double *gate = v->gates + row * G * H + j, p = gate[0];
-    double *d = v->d_gates + row * G * H + j, d_h = v->d_z[row * H + j] + d_state[j];
-    if (!l->additive) d_h *= 1 + v->eps[row * H + j];
+    double *d = v->d_gates + row * G * H + j, d_h = l->P ? 0 : emitted[j];
+    for (long k = 0; k < l->P; ++k) d_h += emitted[k] * v->w_hr[k * H + j];
     if (l->cell == LSTM) {
       const double i = p, f = gate[H], g = gate[2 * H], o = gate[3 * H];
       const double s = tanh(v->carries[row * H + j]), d_c = d_carry[j] + d_h * o * (1 - s * s);
@@ -117,9 +142,9 @@ UNCHECKED static void plain_step_back(const struct layer *l, struct values *v, l
   }
   const double *d = v->d_gates + row * G * H + (G - R) * H;
   for (long j = 0; j < R * H; ++j)
-    for (long k = 0; k < H; ++k) along[k] += d[j] * v->u[j * H + k] * factor(l, v, row, k);
-  for (long k = 0; k < H; ++k) d_state[k] = along[k];
-  free(along);
+    for (long k = 0; k < Z; ++k) along[k] += d[j] * v->u[j * Z + k] * factor(l, v, row, k);
+  for (long k = 0; k < Z; ++k) d_state[k] = along[k];
+  free(along), free(emitted);
 }
 
 /* The gradients of the final state become those of the initial one; d_gates is filled. */
@@ -134,6 +159,7 @@ UNCHECKED static void plain_backward(const struct layer *l, struct values *v) {
       while (earlier >= 0 && row_of(l, n, earlier) < 0) --earlier;
       const double *before =
           earlier < 0 ? initial + n * l->H : steps + row_of(l, n, earlier) * l->H;
-      plain_step_back(l, v, row, before, v->d_state + n * l->H, v->d_carry + n * l->H);
+      plain_step_back(l, v, row, before, v->d_state + n * outputs_of(l),
+                      v->d_carry + n * l->H);
     }
 }

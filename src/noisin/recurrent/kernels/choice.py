@@ -1,0 +1,61 @@
+"""Which kernel runs: the choice in force, and the recurrence for given tensors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+
+from torch import Tensor
+
+from noisin._util import checks, torch_state
+from noisin.recurrent.kernels import eager, gpu, native
+
+CHOICES = ("auto", "c", "eager", "reference", "triton")
+# What runs a layer step by step; all have the functions `forward` and `backward` of `eager`.
+RECURRENCES: Mapping[str, ModuleType] = {"c": native, "eager": eager, "triton": gpu}
+_chosen: ContextVar[str | None] = ContextVar("noisin_kernel", default=None)
+
+
+def chosen() -> str:
+    """The choice in force: that of :func:`using`, else of ``NOISIN_KERNEL``, else ``auto``."""
+    choice = _chosen.get()
+    if choice is None:
+        choice = os.environ.get("NOISIN_KERNEL", "auto")
+        checks.one_of("NOISIN_KERNEL", choice, CHOICES)
+    return choice
+
+
+# To torch.compile the choice is a constant, because it cannot trace a ContextVar. This is what
+# torch.compiler.assume_constant_result does, without importing the compiler.
+chosen._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@contextmanager
+def using(kernel: str) -> Iterator[None]:
+    """Context manager: choose the kernel.
+
+    >>> with using("eager"):
+    ...     chosen()
+    'eager'
+    """
+    checks.one_of("kernels.using", kernel, CHOICES)
+    token = _chosen.set(kernel)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def recurrence_for(x: Tensor) -> str:
+    """Which of the recurrences runs a layer with this input, by name."""
+    if torch_state.dispatching():
+        return "eager"
+    choice, interpreted = chosen(), x.device.type == "cpu"
+    # Triton's interpreter is slow, and so runs only where it was asked for by name.
+    by_triton = choice == "triton" or (choice == "auto" and not interpreted)
+    if by_triton and gpu.runs(x):
+        return "triton"
+    return "c" if choice in ("auto", "c") and native.runs(x) else "eager"

@@ -1,0 +1,81 @@
+"""The shapes of the tensors that the compiled recurrences take, and the check of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from noisin.errors import InvalidValue
+from noisin.recurrent.kernels.plan import Plan
+
+Tensors = Mapping[str, Tensor | None]
+Shapes = Mapping[str, tuple[int, ...]]
+_CPU = torch.device("cpu")
+
+
+def sizes(w_hh: Tensor, w_hr: Tensor | None) -> tuple[int, int]:
+    """The number of hidden units, and of those that they are projected to: 0 for none."""
+    return (w_hh.shape[1], 0) if w_hr is None else (w_hr.shape[1], w_hh.shape[1])
+
+
+def check(name: str, plan: Plan, w_hh: Tensor, tensors: Tensors) -> None:
+    """Raise unless every tensor is what the library takes it for: it reads and writes on trust."""
+    w_hr, dtype = tensors["w_hr"], w_hh.dtype
+    H, P = sizes(w_hh, w_hr)
+    if w_hr is not None and (plan.cell.name != "lstm" or P == 0):
+        raise InvalidValue(
+            f"kernels: w_hr projects the hidden state of an LSTM, got it for {P} units of "
+            f"{plan.cell.name}. Pass tensors as noisin.LSTM does."
+        )
+    optional = _optional(name, plan.cell.carry, P > 0)
+    for key, shape in _shapes(name, plan, H, P).items():
+        t = tensors[key]
+        if t is None:
+            if key not in optional:
+                raise _wrong(key, t, shape, dtype)
+        elif (
+            t.shape != shape
+            or t.dtype != dtype
+            or t.device != _CPU
+            or not t.is_contiguous()
+            or (t.data_ptr() == 0 and t.numel() > 0)
+        ):
+            raise _wrong(key, t, shape, dtype)
+
+
+def _wrong(key: str, t: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> InvalidValue:
+    got = "None" if t is None else f"{tuple(t.shape)}, {t.dtype}, {t.device}, {t.stride()}"
+    return InvalidValue(
+        f"kernels: {key} must be a contiguous tensor of shape {shape} and {dtype}, allocated on "
+        f"the CPU, got {got}. Pass tensors as noisin.LSTM does."
+    )
+
+
+@lru_cache
+def _optional(name: str, carry: bool, projected: bool) -> frozenset[str]:
+    """The tensors that may be None."""
+    optional = {"bias", "mask"}
+    if not carry or name == "forward":  # which keeps the carries of all steps for a backward only
+        optional.add("carries")
+    if not carry:
+        optional.add("carry")
+    return frozenset(optional if projected else optional | {"w_hr", "d_projected"})
+
+
+@lru_cache(maxsize=256)
+def _shapes(name: str, plan: Plan, H: int, P: int) -> Shapes:
+    """Of every tensor, where h has H units and z those of the projection, or H if P is 0.
+
+    The weights come first: if they are wrong, so are the shapes of the others.
+    """
+    S, N, Z, cell = plan.offsets[-1], plan.N, P or H, plan.cell
+    weights = {"u": (cell.recurrent * H, Z), "w_hr": (Z, H)}
+    rows, states = dict.fromkeys(("eps", "mask", "z"), (S, Z)), {"z0": (N, Z), "carry": (N, H)}
+    every = {**weights, **rows, **states, "gates": (S, cell.slots * H), "carries": (S, H)}
+    if name == "forward":
+        return {**every, "bias": (cell.slots * H,)}
+    gradients = {"d_z": (S, Z), "d_state": (N, Z), "d_carry": (N, H), "d_projected": (S, Z)}
+    return {**every, **gradients, "d_gates": (S, cell.slots * H)}
