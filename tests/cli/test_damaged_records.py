@@ -25,8 +25,8 @@ from tests.cli.conftest import settings
 from tests.cli.run import in_process
 from tests.damages import AS_FILES, OBJECTS, all_damages, sample
 
-SOME = {"evaluate": 40, "generate": 60, "table": 60, "report": 4, "figure": 20, "train": 6}
-SOME |= {"resume": 12, "sweep": 80}
+SOME = {"evaluate": 20, "generate": 30, "table": 30, "report": 3, "figure": 10, "train": 4}
+SOME |= {"resume": 6, "sweep": 40}
 TIMES = int(os.environ.get("NOISIN_DAMAGES", "1"))  # `make stress` asks for more of each
 SECONDS = 60  # in which a command has to end
 

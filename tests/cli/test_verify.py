@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from noisin.analysis import claims
+from noisin.analysis import claims, toys
+from noisin.analysis.claims import noises, unbiased
 from noisin.analysis.rows import ClaimRow
 from tests.cli.run import in_process, noisin
 from tests.pairwise import PRODUCTS
@@ -17,24 +18,38 @@ GOOD = ClaimRow("good", "E[z] = h", "Sec. 3", 0.5, 1.0, "|t| < 5.8", True)
 BAD = ClaimRow("bad", "R - R(det) > 0", "Sec. 4", -0.2, 0.01, "> 0", False)
 
 
+@pytest.mark.skipif(not PRODUCTS, reason="tests/analysis draws as much: make stress runs it")
 def test_verify_for_real(tmp_path: Path) -> None:
-    """With a quarter of the samples; `make stress` draws them all, as tests/analysis does."""
+    """In a process of its own, with all samples."""
     picture = tmp_path / "curves.svg"
-    fewer = (
-        "" if PRODUCTS else "from noisin.analysis import toys; e = toys.effort(0.25); e.__enter__()"
-    )
-    run = noisin("verify", "--json", "--plot", str(picture), "--seed", "7", code=fewer)
+    run = noisin("verify", "--json", "--plot", str(picture), "--seed", "7")
     assert run.returncode == 0, run.stderr
-    record = json.loads(run.stdout)
+    assert_verified(json.loads(run.stdout), 7)
+    drawn = picture.read_text()
+    assert drawn.count("<svg") == 1
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("claim", [noises.noise_table, unbiased.unbiased_noise])
+def test_verify_with_some_of_the_claims(
+    claim: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    picture = tmp_path / "curves.svg"
+    monkeypatch.setattr(claims, "CLAIMS", (claim,))
+    with toys.effort(0.25):
+        assert in_process("verify", "--json", "--plot", str(picture), "--seed", "7") == 0
+    assert_verified(json.loads(capsys.readouterr().out), 7)
+    assert picture.read_text().count("<svg") == 1
+    assert picture.stat().st_size > 10_000
+
+
+def assert_verified(record: dict[str, Any], seed: int) -> None:
     assert record["passed"] is True
-    assert record["seed"] == 7
+    assert record["seed"] == seed
     assert record["false_alarm_rate"] < 1e-4
     assert {"id", "claim", "place", "measured", "stderr", "expected", "passed"} == set(
         record["rows"][0]
     )
-    drawn = picture.read_text()
-    assert drawn.count("<svg") == 1
-    assert picture.stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(("rows", "code"), [([GOOD], 0), ([GOOD, BAD], 1)])

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -153,6 +154,11 @@ MUTANTS = {
 }
 
 
+def some(mutants: Iterable[str]) -> list[str]:
+    """Every third one, because each is compiled: out of bounds, forgotten, and wrong."""
+    return [*mutants] if PRODUCTS else [*mutants][::3]
+
+
 MUTANTS_OF_PRODUCTS = {
     "room for one column of B too few": ("pieces(g->N, BLOCK) * BLOCK;", "g->N;"),
     "the first piece added to what was there": ("first || n <= 0 ?", "(first & 0) || n <= 0 ?"),
@@ -160,7 +166,7 @@ MUTANTS_OF_PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS_OF_PRODUCTS)
+@pytest.mark.parametrize("mutant", some(MUTANTS_OF_PRODUCTS))
 def test_a_product_that_is_broken_is_reported(mutant: str, tmp_path: Path) -> None:
     whole, broken = MUTANTS_OF_PRODUCTS[mutant]
     kernel = tmp_path / "kernel"
@@ -171,7 +177,7 @@ def test_a_product_that_is_broken_is_reported(mutant: str, tmp_path: Path) -> No
     assert run(driver(tmp_path, "baseline", kernel, "products.c"), "some").returncode == 1
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", some(MUTANTS))
 def test_a_kernel_that_is_broken_is_reported(mutant: str, tmp_path: Path) -> None:
     name, whole, broken, reported = MUTANTS[mutant]
     kernel = tmp_path / "kernel"
