@@ -51,7 +51,7 @@ bench-wheel: wheel
 # workers of a sweep killed and resumed; damaged records; wrong arguments. Then the core on each
 # supported torch.
 PRODUCTS := tests/recurrent tests/noise tests/analysis tests/regularizers tests/test_ecosystem.py \
-	tests/test_compile.py \
+	tests/test_compile.py tests/test_extensions.py \
 	tests/cli/test_surroundings.py tests/cli/test_verify.py
 stress: $(READY)
 	NOISIN_PRODUCTS=all $(PYTEST) $(PRODUCTS)

@@ -12,7 +12,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 PRODUCTS = os.environ.get("NOISIN_PRODUCTS") == "all"
+
+# For a fact that takes long to show and that other tests come close to.
+stress_only = pytest.mark.skipif(not PRODUCTS, reason="takes long: make stress runs it")
 
 Row = tuple[Any, ...]
 Pair = tuple[tuple[int, int], tuple[int, int]]  # (axis, index of its value), twice

@@ -24,6 +24,7 @@ from noisin.recurrent.names import CELL_CLASSES
 from noisin.tasks.names import TASKS
 from tests.extended import extended, run
 from tests.noise.test_ninth_family import INSERTIONS as FAMILY
+from tests.pairwise import stress_only
 from tests.training import toy
 
 CELL = '''
@@ -209,6 +210,7 @@ def test_they_train_survive_a_kill_and_are_reported(env: dict[str, str], tmp_pat
         assert words.lower() in page.lower(), words
 
 
+@stress_only
 def test_they_are_swept(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         SETTINGS.replace("epochs = 6", "epochs = 2") + "\n[grid]\nnoise.std = [0.1, 0.3]\n"

@@ -23,7 +23,7 @@ from noisin.experiments import sweep
 from noisin.experiments.collection import collect
 from noisin.training import RunRecord
 from tests.cli.run import in_process, noisin
-from tests.pairwise import PRODUCTS
+from tests.pairwise import stress_only
 from tests.training.toy import result, wait_for
 
 POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "3"))  # `make stress` asks for more,
@@ -190,7 +190,7 @@ def test_ctrl_c_and_on(
     assert (tmp_path / "elsewhere.db").exists()
 
 
-@pytest.mark.skipif(not PRODUCTS, reason="takes long: make stress runs it")
+@stress_only
 def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Path) -> None:
     """The workers of a command that is gone save and stop; the other command does what is left."""
     path = write(tmp_path / "shared.toml", text, "[grid]\ntrain.lr = [1.0, 2, 3]", epochs=EPOCHS)
@@ -250,6 +250,7 @@ def test_a_database_that_is_none(text: Path, tmp_path: Path, capsys: Any) -> Non
     assert database.read_text() == "nonsense"
 
 
+@stress_only
 def test_a_database_that_breaks_while_it_is_used(text: Path, tmp_path: Path) -> None:
     """One message, and the records stay."""
     path = write(tmp_path / "mine.toml", text, "[grid]\ntrain.lr = [1.0, 2.0]", epochs=2)

@@ -30,7 +30,7 @@ from noisin.training import RunRecord
 from noisin.training.record import TIMES
 from noisin.training.runtime import distributed
 from noisin.training.runtime.workers import Workers
-from tests.pairwise import PRODUCTS
+from tests.pairwise import stress_only
 from tests.training import toy, toy_music
 
 WORDS, N, T = 12, 6, 5
@@ -304,7 +304,7 @@ def process_of_rank(rank: int, parent: int) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
-@pytest.mark.skipif(not PRODUCTS, reason="takes long: make stress runs it")
+@stress_only
 def test_torchrun_begins_a_killed_process_again(tmp_path: Path) -> None:
     """``torchrun -m noisin train``: the record is that of one process that nothing stopped."""
     text = tmp_path / "text"

@@ -15,6 +15,7 @@ import pytest
 from noisin._util import processor
 from noisin.recurrent.kernels import build, native
 from tests.compiler import cheap, compiler_that, has_compiler, needs_compiler
+from tests.pairwise import stress_only
 
 
 @pytest.fixture
@@ -146,6 +147,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPa
 
 
 @needs_compiler
+@stress_only
 def test_two_processes_at_once(cache: Path) -> None:
     code = "from noisin.recurrent.kernels import build; print(build.compiled())"
     both = [
