@@ -23,9 +23,20 @@ SECTIONS = {
         "head": {"kind": "mine.heads:Head"},
     },
 }
-ALL = flat(RunConfig.parse(SECTIONS).model_dump(exclude={"own"}))
+# Sections that exclude some of those.
+OTHERS = {"model": {"weight_drop": {"p": 0.1}, "weight_noise": {"std": 0.1}}}
 OPEN = {"train.terms", "model.head"}  # settings of any name
 GIVEN = {"noise.gamma", "model.zoneout.p_h", "model.gate_dropout.x", "model.head.kind"}
+GIVEN |= {"model.weight_drop.p", "model.weight_noise.std"}
+
+
+def settings_of(sections: dict[str, Any]) -> dict[str, Any]:
+    return flat(RunConfig.parse(sections).model_dump(exclude={"own"}))
+
+
+ALL = settings_of(SECTIONS)
+EVERY = settings_of(OTHERS) | ALL
+EVERY = {name: EVERY[name] for name in EVERY if not any(n.startswith(f"{name}.") for n in EVERY)}
 
 
 def test_every_setting_is_a_flag_and_in_the_help(
@@ -33,10 +44,10 @@ def test_every_setting_is_a_flag_and_in_the_help(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     parameters = set(inspect.signature(train).parameters) - {"preset", "out"}
-    assert parameters == {name.replace(".", "__") for name in {*ALL, *OPEN}}
+    assert parameters == {name.replace(".", "__") for name in {*EVERY, *OPEN}}
     assert in_process("train", "--help") == 0
     shown = capsys.readouterr().out
-    for name, default in ALL.items():
+    for name, default in EVERY.items():
         if name in GIVEN or default is None:
             assert f"--{name} " in shown
             continue
@@ -107,6 +118,22 @@ def test_flags_make_optional_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.train.terms == {"mine:Slow": 2.0, "mine:Fast": 0.1}
     assert config.noise is not None
     assert config.noise.family == "mine.noises:Uniform"
+
+
+def test_flags_make_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(
+        monkeypatch,
+        *("--model.weight-drop.p", "0.5", "--model.weight_noise.std", "0.1"),
+        *("--model.weight_noise.mode=multiplicative", "--model.dropout.words", "0.2"),
+        *("--model.dropout.words_shared", "true", "--train.terms.l2", "1e-6"),
+    )
+    assert config.model.weight_drop is not None
+    assert (config.model.weight_drop.p, config.model.weight_drop.inputs) == (0.5, False)
+    assert config.model.weight_noise is not None
+    assert (config.model.weight_noise.std, config.model.weight_noise.per) == (0.1, "sequence")
+    assert config.model.weight_noise.mode == "multiplicative"
+    assert (config.model.dropout.words, config.model.dropout.words_shared) == (0.2, True)
+    assert config.train.terms == {"l2": 1e-6}
 
 
 def test_a_name_with_dots_is_given_as_json(monkeypatch: pytest.MonkeyPatch) -> None:

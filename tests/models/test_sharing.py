@@ -16,7 +16,7 @@ from noisin import likelihoods, models, noise, objective
 from noisin._util import states
 from noisin.data import Batch
 from noisin.recurrent import samples
-from noisin.regularizers import terms
+from noisin.regularizers import WeightDrop, WeightNoise, terms
 from noisin.training import predictors
 from noisin.training import samples as training_samples
 
@@ -35,6 +35,14 @@ def language(**options: Any) -> models.LanguageModel:
     torch.manual_seed(1)
     given = {"hidden_size": H, "noise": noise.Gaussian(0.7), **STRONG} | options
     return models.LanguageModel(WORDS, **given)
+
+
+def evaluated(model: models.LanguageModel) -> models.LanguageModel:
+    """In eval(), except for the noise."""
+    model.eval()
+    for layer in model.layers:
+        layer.rnn.train()
+    return model
 
 
 def music(**options: Any) -> models.SequenceModel:
@@ -103,6 +111,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "additive": lambda: language(mode="additive", share="sequence"),
     "output dropout": lambda: language(dropout=models.Dropouts(output=0.4)),
     "penalties": lambda: language(terms=(terms.ActivationPenalty(0.3), terms.SlownessPenalty(0.2))),
+    "weight drop": lambda: language(weight_drop=WeightDrop(0.5)),
+    "word dropout, off": lambda: evaluated(language(dropout=models.Dropouts(words=0.5))),
     "music": music,
 }
 
@@ -205,6 +215,8 @@ REPEATED: dict[str, Callable[[], Any]] = {
     "recurrent dropout": lambda: language(dropout=models.Dropouts(recurrent=0.4)),
     "zoneout": lambda: language(zoneout=(0.1, 0.1)),
     "gate dropout": lambda: language(gate_dropout=(0.1, 0.1)),
+    "dropout of words": lambda: language(dropout=models.Dropouts(words=0.4)),
+    "weight noise per step": lambda: language(weight_noise=WeightNoise(0.1, per="step")),
     "no noise": lambda: language(noise=None),
     "a hook": lambda: hooked(language()),
     "an unknown encoder": guessing,

@@ -19,7 +19,7 @@ from noisin.models import Dropout
 from noisin.models.layers import layer
 from noisin.noise.sampling import Shard, Stochastic, set_shard
 from noisin.recurrent.injection import Injection
-from noisin.regularizers import DropoutLSTMCell, Zoneout
+from noisin.regularizers import DropoutLSTMCell, WeightDrop, WeightNoise, Zoneout
 
 T, N, F, H = 4, 6, 3, 5
 LAW = noise.Gaussian(0.5)
@@ -36,6 +36,16 @@ MODULES: dict[str, Make] = {
     "gate dropout": lambda g: noisin.Unrolled(DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, generator=g)),
     "shared gates": lambda g: noisin.Unrolled(
         DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, site="before", shared=True, generator=g)
+    ),
+    "weight drop": lambda g: layer(
+        "lstm", F, H, injection=Injection(LAW, generator=g), weight_drop=WeightDrop(0.5)
+    ),
+    "weight noise": lambda g: layer(
+        "gru", F, H, injection=Injection(generator=g), weight_noise=WeightNoise(0.3)
+    ),
+    "weight noise per step": lambda g: layer(
+        "lstm", F, H, injection=Injection(LAW, generator=g),
+        weight_noise=WeightNoise(0.3, "multiplicative", "step"),
     ),
     "all of them": lambda g: layer(
         "lstm", F, H, injection=Injection(LAW, generator=g), zoneout=(0.3, 0.5),

@@ -131,7 +131,7 @@ def test_checkpointing_draws_the_same_masks_or_refuses() -> None:
     assert torch.equal(x.grad == 0, dropped == 0)
 
 
-@pytest.mark.parametrize("name", ["input", "between", "output", "recurrent"])
+@pytest.mark.parametrize("name", ["input", "between", "output", "recurrent", "words"])
 @pytest.mark.parametrize("rate", [1.0, -0.1, float("nan"), True, "0.5"])
 def test_bad_rates(name: str, rate: Any) -> None:
     with pytest.raises(InvalidValue, match=rf"Dropouts: {name} .* must lie in \[0, 1\)"):
@@ -139,5 +139,6 @@ def test_bad_rates(name: str, rate: Any) -> None:
 
 
 def test_bad_lock() -> None:
-    with pytest.raises(InvalidValue, match="locked must be True or False, got 2"):
-        Dropouts(locked=2)
+    for name in ("locked", "words_shared"):
+        with pytest.raises(InvalidValue, match=f"{name} must be True or False, got 2"):
+            Dropouts(**{name: 2})

@@ -1,4 +1,4 @@
-"""Terms: the penalties of Merity et al. against their definitions, and padding left out."""
+"""Terms: penalties of activations and of weights against their definitions, without padding."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import torch
 
 from noisin.data import Batch
 from noisin.errors import NoisinError
-from noisin.models import LanguageModel
-from noisin.regularizers.terms import ActivationPenalty, SlownessPenalty, Trace
+from noisin.models import Dropouts, LanguageModel
+from noisin.noise import Gaussian
+from noisin.regularizers.terms import (
+    ActivationPenalty,
+    L1Penalty,
+    L2Penalty,
+    SlownessPenalty,
+    Trace,
+)
 
 TERMS: dict[str, Any] = {"ar": ActivationPenalty, "tar": SlownessPenalty}
 
@@ -63,6 +70,72 @@ def test_a_model_adds_its_terms_to_the_loss() -> None:
     assert torch.allclose(loss.objective, loss.mean + sum(loss.terms.values()))
 
 
-def test_a_weight_is_not_negative() -> None:
+def test_ar_is_of_the_dropped_output_and_tar_of_the_undropped_one() -> None:
+    """As in AWD-LSTM: of the last layer alone, by means over steps, rows and units."""
+    torch.manual_seed(0)
+    terms = [ActivationPenalty(2.0), SlownessPenalty(1.0)]
+    dropout = Dropouts(0.1, 0.3, 0.5, locked=True)
+    model = LanguageModel(9, hidden_size=H, noise=Gaussian(0.5), dropout=dropout, terms=terms)
+    words, outputs = torch.randint(9, (T + 1, N)), []
+    model.layers[-1].register_forward_hook(lambda _m, _i, out: outputs.append(out[0]))
+    model.dropouts[-1].register_forward_hook(lambda _m, _i, out: outputs.append(out))
+    loss = model.loss(Batch(words[:-1], words[1:]))
+    raw, dropped = (output.detach() for output in outputs)
+    assert (dropped == 0).any()
+    assert not (raw == 0).any()
+    alpha, beta = 0.0, 0.0
+    for t in range(T):
+        for n in range(N):
+            alpha += 2.0 * float((dropped[t, n] ** 2).sum()) / (T * N * H)
+            if t:
+                beta += float(((raw[t, n] - raw[t - 1, n]) ** 2).sum()) / ((T - 1) * N * H)
+    assert float(loss.terms["ar"].detach()) == pytest.approx(alpha, rel=1e-5)
+    assert float(loss.terms["tar"].detach()) == pytest.approx(beta, rel=1e-5)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_l1_and_l2_are_of_every_parameter_once(tied: bool) -> None:
+    torch.manual_seed(0)
+    terms = [L1Penalty(0.1), L2Penalty(0.2)]
+    model = LanguageModel(9, hidden_size=4, tied=tied, terms=terms)
+    with torch.no_grad():
+        model.bias.fill_(0.5)  # biases count
+    words = torch.randint(9, (6, 3))
+    loss = model.loss(Batch(words[:-1], words[1:]))
+    w = torch.cat([p.flatten() for p in model.parameters()])
+    assert torch.allclose(loss.terms["l1"], 0.1 * w.abs().sum())
+    assert torch.allclose(loss.terms["l2"], 0.2 * 0.5 * w.square().sum())
+    gradients = torch.autograd.grad(loss.terms["l2"], [*model.parameters()], retain_graph=True)
+    for gradient, p in zip(gradients, model.parameters(), strict=True):
+        assert torch.allclose(gradient, 0.2 * p)
+    assert torch.allclose(loss.objective, loss.mean + sum(loss.terms.values()))
+
+
+def test_l2_is_the_weight_decay_of_sgd_without_clipping() -> None:
+    found = []
+    words = torch.randint(9, (6, 3))
+    for terms, decay in (([L2Penalty(0.1)], 0.0), ([], 0.1)):
+        torch.manual_seed(1)
+        model = LanguageModel(9, hidden_size=4, terms=terms).double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5, weight_decay=decay)
+        model.loss(Batch(words[:-1], words[1:])).objective.backward()
+        optimizer.step()
+        found.append(model.state_dict())
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("term", [L1Penalty(1.0), L2Penalty(1.0)])
+def test_penalties_of_weights_need_them(term: Any) -> None:
+    with pytest.raises(NoisinError, match="has no parameters. Give the model this term"):
+        term(trace(), batch())
+
+
+def test_a_model_without_terms_gathers_no_parameters() -> None:
+    made, _ = LanguageModel(9, hidden_size=4)._trace(torch.zeros(2, 1, dtype=torch.int64), None)
+    assert made.parameters == {}
+
+
+@pytest.mark.parametrize("term", [ActivationPenalty, SlownessPenalty, L1Penalty, L2Penalty])
+def test_a_weight_is_not_negative(term: Any) -> None:
     with pytest.raises(NoisinError, match="weight"):
-        ActivationPenalty(-1.0)
+        term(-1.0)

@@ -26,6 +26,7 @@ from noisin.experiments import presets
 from noisin.models import CELLS, Dropouts, LanguageModel, detach
 from noisin.noise import Gaussian
 from noisin.noise.sampling import Shard, set_shard
+from noisin.regularizers import WeightDrop, WeightNoise
 from noisin.training import RunRecord
 from noisin.training.record import TIMES
 from noisin.training.runtime import distributed
@@ -73,6 +74,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "locked": {"dropout": Dropouts(0.1, 0.2, 0.3, 0.4, locked=True)},
     "gru-dropout": {"cell": "gru", "dropout": DROPOUT},
     "additive": {"mode": "additive"},
+    "random weights": {"weight_drop": WeightDrop(0.5), "weight_noise": WeightNoise(0.3)},
+    "weight noise per step": {"weight_noise": WeightNoise(0.3, per="step")},
+    "words": {"dropout": Dropouts(words=0.4)},
+    "words shared": {"dropout": Dropouts(words=0.4, words_shared=True)},
 }
 
 
@@ -179,6 +184,14 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "zoneout": {"model": {"dropout": {}, "zoneout": {"p_h": 0.2, "p_c": 0.3}}},
     "gate dropout": {"model": {"dropout": {}, "gate_dropout": {"x": 0.3, "h": 0.2}}},
+    "random weights and words": {
+        "model": {
+            "dropout": {"words": 0.2, "recurrent": 0.1},
+            "weight_drop": {"p": 0.5},
+            "weight_noise": {"std": 0.1},
+        },
+        "train": {"terms": {"ar": 2.0, "tar": 1.0, "l1": 1e-4, "l2": 1e-3}},
+    },
     "padded batches of unequal sizes": toy_music.SETTINGS,
 }
 

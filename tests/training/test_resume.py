@@ -39,8 +39,10 @@ SETTINGS: dict[str, Any] = {
     ),
     "from_start": toy.config(
         noise={"family": "gamma", "feedback": False},
-        model={"cell": "gru", "dropout": {"recurrent": 0.3, "input": 0.1, "locked": True}},
-        train={"optimizer": "adamw", "lr": 0.01, "K": 2, "save_steps": 7, "clean_tokens": 300},
+        model={"cell": "gru", "weight_drop": {"p": 0.5}, "weight_noise": {"std": 0.1}}
+        | {"dropout": {"recurrent": 0.3, "input": 0.1, "locked": True, "words": 0.2}},
+        train={"optimizer": "adamw", "lr": 0.01, "K": 2, "save_steps": 7, "clean_tokens": 300}
+        | {"terms": {"ar": 1.0, "l2": 1e-4}},
     ),
 }  # fmt: skip
 
@@ -186,6 +188,21 @@ def test_another_machine_is_noted(tmp_path: Path) -> None:
     toy.fit(out, train={"epochs": 2})
     (resumed,) = RunRecord(out).environment["resumed"]
     assert resumed == {"step": 10, "processor": environment["processor"]}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"weight_noise": {"std": 0.1, "per": "step"}},
+        {"weight_drop": {"p": 0.5}, "dropout": {"words": 0.3, "words_shared": True}},
+    ],
+    ids=["weight noise per step", "word dropout per batch"],
+)
+def test_a_run_in_two_parts(model: dict[str, Any], tmp_path: Path) -> None:
+    for name, parts in (("whole", [2]), ("parted", [1, 2])):
+        for epochs in parts:
+            toy.fit(tmp_path / name, model=model, train={"epochs": epochs})
+    assert toy.result(tmp_path / "parted") == toy.result(tmp_path / "whole")
 
 
 def threads(record: RunRecord, settings: RunConfig, words: int = toy.WORDS) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisin.experiments.records import comparable, point
-from noisin.training.config import DropoutConfig, NoiseConfig, RunConfig
+from noisin.training.config import DropoutConfig, ModelConfig, NoiseConfig, RunConfig
 
 # Settings that are part of the title of the task, or of the words for noise and regularizers.
 _SHOWN = {"data.name", "data.task", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
@@ -15,10 +15,12 @@ _SHOWN |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "em
 _SHOWN |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
 }
+_SHOWN |= {"model.dropout.words", "model.dropout.words_shared"}
 # What identifies your own model and task, beside the arguments of their constructors.
 _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
 _SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
-_SHOWN_SECTIONS = ("model.zoneout.", "model.gate_dropout.", "model.head.", "train.terms.")
+_SECTIONS = ("zoneout", "gate_dropout", "weight_drop", "weight_noise", "head")
+_SHOWN_SECTIONS = (*(f"model.{name}." for name in _SECTIONS), "train.terms.")
 
 
 def task(config: RunConfig) -> str:
@@ -106,6 +108,15 @@ def has_dropout(config: RunConfig) -> bool:
     return config.model.dropout != DropoutConfig(locked=config.model.dropout.locked)
 
 
+def _drops_units(config: RunConfig) -> bool:
+    """Whether there is dropout of units; that of words is named by itself."""
+    without_words = {"words": 0.0, "words_shared": False}
+    model = config.model.model_copy(
+        update={"dropout": config.model.dropout.model_copy(update=without_words)}
+    )
+    return has_dropout(config.model_copy(update={"model": model}))
+
+
 def dropout(config: RunConfig) -> str:
     """The dropout of input, between the layers and of the output, in a few words.
 
@@ -127,12 +138,35 @@ def regularizers(config: RunConfig) -> list[str]:
     ['gate dropout 0.5/0.4', 'zoneout 0.025/0.25', 'mine:Slow 2']
     """
     gates, zoneout = config.model.gate_dropout, config.model.zoneout
-    found = [dropout(config)] if has_dropout(config) else []
+    found = [dropout(config)] if _drops_units(config) else []
     if gates is not None:
         found.append(f"gate dropout {gates.x:g}/{gates.h:g}")
     if zoneout is not None:
         found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
+    found += _of_words_and_weights(config.model)
     return found + [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
+
+
+def _of_words_and_weights(model: ModelConfig) -> list[str]:
+    """Dropout of word types, weight drop and weight noise.
+
+    >>> noise = {"std": 0.05, "mode": "multiplicative", "per": "step"}
+    >>> model = {"weight_noise": noise, "dropout": {"words": 0.1, "words_shared": True}}
+    >>> _of_words_and_weights(RunConfig.parse({"model": model}).model)
+    ['word dropout 0.1 per batch', 'multiplicative weight noise 0.05 per step']
+    """
+    drop, noise = model.weight_drop, model.weight_noise
+    found = []
+    if model.dropout.words:
+        shared = " per batch" if model.dropout.words_shared else ""
+        found.append(f"word dropout {model.dropout.words:g}{shared}")
+    if drop is not None:
+        found.append(f"weight drop {drop.p:g}{' of all weights' if drop.inputs else ''}")
+    if noise is not None:
+        mode = "" if noise.mode == "additive" else f"{noise.mode} "
+        per = "" if noise.per == "sequence" else f" per {noise.per}"
+        found.append(f"{mode}weight noise {noise.std:g}{per}")
+    return found
 
 
 def _regularized(config: RunConfig) -> str:
@@ -151,7 +185,7 @@ def _others(config: RunConfig) -> dict[str, Any]:
         for name, value in comparable(config).settings().items()
         if name not in _SHOWN
         and not name.startswith(_SHOWN_SECTIONS)
-        and (has_dropout(config) or not name.startswith("model.dropout"))
+        and (_drops_units(config) or not name.startswith("model.dropout"))
     }
 
 

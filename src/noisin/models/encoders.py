@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidValue
+from noisin.regularizers.sequences import WordDropout
 
 
 class Words(nn.Embedding):
     """An embedding of word ids ``(T, N)`` that validates its input.
 
+    Args:
+        args, kwargs: those of ``torch.nn.Embedding``.
+        dropout: the dropout of word types, or None.
+
     >>> Words(10, 4)(torch.tensor([[1], [2]])).shape
     torch.Size([2, 1, 4])
     """
 
+    def __init__(self, *args: Any, dropout: WordDropout | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.dropout = dropout
+
     def forward(self, input: Tensor) -> Tensor:
         """The embeddings of word ids."""
         self._check(input)
-        return super().forward(input)
+        x = super().forward(input)
+        return x if self.dropout is None else self.dropout(x, input, self.num_embeddings)
 
     def _check(self, x: Tensor) -> None:
         checks.require_tensors("LanguageModel", x=x)

@@ -25,6 +25,7 @@ from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
 from noisin.regularizers.sequences import Dropouts
 from noisin.regularizers.terms import Term
+from noisin.regularizers.weights import WeightDrop, WeightNoise
 
 # The sizes of the paper's models (num_layers, hidden_size), and a small one for quick tests.
 PRESETS: Mapping[str, tuple[int, int]] = {
@@ -54,6 +55,8 @@ class LanguageModel(SequenceModel):
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
             :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
+        weight_drop: dropout of recurrent weights, a :class:`~noisin.regularizers.WeightDrop`.
+        weight_noise: noise on the weights, a :class:`~noisin.regularizers.WeightNoise`.
         terms: penalties to add to the loss.
         generator: the random stream of initialisation, noise and dropout; None is torch's global
             one.
@@ -93,6 +96,8 @@ class LanguageModel(SequenceModel):
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
         zoneout: tuple[float, float] | None = None,
         gate_dropout: tuple[float, float] | None = None,
+        weight_drop: WeightDrop | None = None,
+        weight_noise: WeightNoise | None = None,
         terms: Sequence[Term] = (),
         generator: Generator | None = None,
     ) -> None:
@@ -107,8 +112,13 @@ class LanguageModel(SequenceModel):
         self.generator = generator
         sizes = _sizes(embedding_size, hidden_size, num_layers, tied)
         with layers.own_stream(generator):  # torch's initialisation is replaced below
-            self.embedding = Words(num_words, embedding_size)
-            options = {"zoneout": zoneout, "gate_dropout": gate_dropout}
+            self.embedding = Words(num_words, embedding_size, dropout=dropout.words_of(generator))
+            options = {
+                "zoneout": zoneout,
+                "gate_dropout": gate_dropout,
+                "weight_drop": weight_drop,
+                "weight_noise": weight_noise,
+            }
             self.layers = layers.recurrent_layers(cell, sizes, injection, dropout, **options)
         self.dropouts = layers.emitted_dropouts(dropout, num_layers, generator)
         self.weight = None if tied else nn.Parameter(torch.empty(num_words, sizes[-1]))

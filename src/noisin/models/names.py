@@ -11,4 +11,6 @@ HEADS: Mapping[str, str] = {"linear": "noisin.models.heads:Dense"}
 TERMS: Mapping[str, str] = {
     "ar": "noisin.regularizers.terms:ActivationPenalty",
     "tar": "noisin.regularizers.terms:SlownessPenalty",
+    "l1": "noisin.regularizers.terms:L1Penalty",
+    "l2": "noisin.regularizers.terms:L2Penalty",
 }

@@ -129,7 +129,7 @@ class SequenceModel(nn.Module):
             emitted.append(h)
             read.append(z)
             carried.append(after)
-        return Trace(tuple(emitted), tuple(read), self.head), tuple(carried)
+        return self._traced(tuple(emitted), tuple(read)), tuple(carried)
 
     def _shared_trace(self, x: Tensor, state: Sequence[Any], K: int) -> tuple[Trace, State]:
         """The trace of K samples whose layers are the same up to the noise of the last one."""
@@ -144,7 +144,11 @@ class SequenceModel(nn.Module):
             carried.append(states.repeat(after, K))
         h, after = self.layers[-1](z, state[-1], samples=K)
         read = (*emitted, self.dropouts[-1](h))  # no dropout acts before the last one
-        return Trace((*emitted, h), read, self.head), (*carried, after)
+        return self._traced((*emitted, h), read), (*carried, after)
+
+    def _traced(self, emitted: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> Trace:
+        parameters = dict(self.named_parameters()) if self.terms else {}
+        return Trace(emitted, read, self.head, parameters)
 
     def _states(self, state: State) -> Sequence[Any]:
         """The state of each layer."""

@@ -11,9 +11,10 @@ from noisin.models.layers import Layer
 from noisin.recurrent.modules import GRU, LSTM, RNN
 from noisin.recurrent.samples import is_plain
 from noisin.recurrent.stack import NoisyStack
-from noisin.regularizers.sequences import Dropout
+from noisin.regularizers.sequences import Dropout, WordDropout
 
-# Modules of these classes compute each row from itself, and draw nothing. A subclass may not.
+# Modules of these classes compute each row from itself, and draw nothing, except for the dropout of
+# words. A subclass may.
 _CERTAIN = (Words, Values, nn.Embedding, nn.Linear, nn.Identity)
 _STACKS = (RNN, LSTM, GRU)
 
@@ -29,6 +30,7 @@ def is_shared(
     return (
         len(layers) > 0
         and type(encoder) in _CERTAIN
+        and not any(isinstance(m, WordDropout) and m.acts for m in encoder.modules())
         and all(_is_certain(module) for module in (*layers[:-1], *dropouts[:-1]))
         and all(is_plain(m) for m in (encoder, *layers.modules(), *dropouts.modules()))
         and _emits_all_noise(layers[-1])
@@ -37,7 +39,7 @@ def is_shared(
 
 
 def _stack(layer: nn.Module) -> NoisyStack | None:
-    """The stack of a layer that nothing is dropped in."""
+    """The stack of a layer whose rows nothing is dropped in; random weights all rows share."""
     if type(layer) is Layer:
         return None if layer.dropout.acts else _stack(layer.rnn)
     return layer if type(layer) in _STACKS and isinstance(layer, NoisyStack) else None

@@ -50,7 +50,13 @@ class Stochastic(nn.Module):
     generator: Generator | None
     shard: Shard | None = None
 
-    def _draw(self, noise: Noise, shape: Sequence[int], like: Tensor) -> Tensor:
+    def _draw(
+        self, noise: Noise, shape: Sequence[int], like: Tensor, shared: bool = False
+    ) -> Tensor:
+        """Noise of this shape, whose dimension -2 has the rows of the batch, unless ``shared``.
+
+        What all rows share, such as a mask of weights, is drawn alike by all processes.
+        """
         if self.generator is not None and torch_state.compiling():
             _refuse_to_compile_a_given_generator(type(self).__name__)
         # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams
@@ -61,7 +67,7 @@ class Stochastic(nn.Module):
                 f"would draw other noise from the generator given. Leave generator=None (torch's "
                 f"global stream is rewound), or pass the noise as eps."
             )
-        if self.shard is None:
+        if self.shard is None or shared:
             eps = noise.sample(shape, like=like, generator=self.generator)
         else:
             eps = self.shard.sample(noise, shape, like, self.generator)
@@ -72,9 +78,9 @@ class Stochastic(nn.Module):
             )
         return eps
 
-    def _mask(self, p: float, shape: Sequence[int], like: Tensor) -> Tensor:
+    def _mask(self, p: float, shape: Sequence[int], like: Tensor, shared: bool = False) -> Tensor:
         """A dropout mask, 0 or ``1/(1 - p)``: ``1 + eps`` of Bernoulli noise."""
-        return self._draw(Bernoulli(1 - p), shape, like).add_(1)
+        return self._draw(Bernoulli(1 - p), shape, like, shared).add_(1)
 
 
 def _refuse_to_compile_a_given_generator(name: str) -> None:

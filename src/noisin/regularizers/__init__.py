@@ -2,4 +2,7 @@
 
 from noisin.regularizers.cells import DropoutLSTMCell as DropoutLSTMCell
 from noisin.regularizers.cells import Masks as Masks
+from noisin.regularizers.synaptic import SynapticNoise as SynapticNoise
 from noisin.regularizers.transitions import Zoneout as Zoneout
+from noisin.regularizers.weights import WeightDrop as WeightDrop
+from noisin.regularizers.weights import WeightNoise as WeightNoise

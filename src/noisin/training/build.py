@@ -16,6 +16,7 @@ from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_
 from noisin.models.names import HEADS, TERMS
 from noisin.noise import FAMILIES, Noise, validate
 from noisin.recurrent.injection import Injection
+from noisin.regularizers import WeightDrop, WeightNoise
 from noisin.regularizers.terms import Term
 from noisin.tasks import Observation, Task
 from noisin.training.config import NoiseConfig, RunConfig
@@ -87,6 +88,8 @@ def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
     parts: dict[str, Any] = {
         "zoneout": model.zoneout and (model.zoneout.p_h, model.zoneout.p_c),
         "gate_dropout": model.gate_dropout and (model.gate_dropout.x, model.gate_dropout.h),
+        "weight_drop": model.weight_drop and WeightDrop(**model.weight_drop.model_dump()),
+        "weight_noise": model.weight_noise and WeightNoise(**model.weight_noise.model_dump()),
     }
     if observation.likelihood != "categorical" or model.head is not None:
         return _assembled(config, observation, parts)
@@ -136,7 +139,7 @@ def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any
         owner="SequenceModel",
         **placement,
     )
-    encoder = Words(size, width) if words else Values(size)
+    encoder = Words(size, width, dropout=dropout.words_of()) if words else Values(size)
     with own_stream(None):
         layers = recurrent_layers(model.cell, sizes, injection, dropout, **parts)
     for layer in layers:

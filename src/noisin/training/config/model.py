@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from noisin.models.names import HEADS
 from noisin.recurrent.names import CELL_NAMES
 from noisin.training.config.choice import OneOf, json_values
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
+from noisin.training.config.weights import WeightDropConfig, WeightNoiseConfig, weight_problems
 
 LARGEST = 10**6  # size; a smaller one may still exceed the memory of the machine
 WITHOUT_MEMORY = ("gru", "elman-tanh", "elman-sigmoid", "elman-relu")
@@ -29,6 +37,18 @@ class DropoutConfig(Section):
     locked: bool = Field(
         default=False, description="One mask for all steps of a window, not a fresh one per step."
     )
+    words: Number = Field(
+        default=0.0, ge=0, lt=1, description="Of word types: everywhere in a window, or nowhere."
+    )
+    words_shared: bool = Field(
+        default=False, description="Drop a word type in all columns of a batch at once."
+    )
+
+    @field_validator("words_shared")
+    @classmethod
+    def _needs_words(cls, shared: bool, info: ValidationInfo) -> bool:
+        """Without effect, it is off and has the same hash."""
+        return shared and bool(info.data.get("words"))
 
 
 class ZoneoutConfig(Section):
@@ -98,6 +118,12 @@ class ModelConfig(Section):
     gate_dropout: GateDropoutConfig | None = Field(
         default=None, description="Dropout in the gates; off by default."
     )
+    weight_drop: WeightDropConfig | None = Field(
+        default=None, description="Dropout of recurrent weights; off by default."
+    )
+    weight_noise: WeightNoiseConfig | None = Field(
+        default=None, description="Noise on the weights; off by default."
+    )
     head: HeadConfig | None = Field(default=None, description="The head; by default linear.")
 
     @field_validator("zoneout", "gate_dropout")
@@ -106,6 +132,16 @@ class ModelConfig(Section):
         """Probabilities of zero mean off, and have the same hash."""
         return rates if rates is not None and any(rates.model_dump().values()) else None
 
+    @field_validator("weight_drop")
+    @classmethod
+    def _drops_some(cls, drop: WeightDropConfig | None) -> WeightDropConfig | None:
+        return drop if drop is not None and drop.is_on else None
+
+    @field_validator("weight_noise")
+    @classmethod
+    def _has_spread(cls, noise: WeightNoiseConfig | None) -> WeightNoiseConfig | None:
+        return noise if noise is not None and noise.is_on else None
+
     @field_validator("head")
     @classmethod
     def _linear_is_absent(cls, head: HeadConfig | None) -> HeadConfig | None:
@@ -113,7 +149,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        found = []
+        found = weight_problems(self)
         if (
             self.tied
             and self.num_layers == 1

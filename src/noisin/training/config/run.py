@@ -157,16 +157,21 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
 
 def _task_problems(config: RunConfig) -> list[Problem]:
     row = config.data.task_row
-    if config.own is not None or row is None or row.words or not config.model.tied:
+    if config.own is not None or row is None or row.words:
         return []
-    name = config.data.task or task_of(config.data.name)
-    return [
-        (
-            "model.tied",
-            f"must be false for {name}, which has no word embedding to share weights with, got "
-            f"true. Set model.tied = false.",
+    name, found = config.data.task or task_of(config.data.name), []
+    if config.model.tied:
+        found.append(
+            (
+                "model.tied",
+                f"must be false for {name}, which has no word embedding to share weights with, got "
+                f"true. Set model.tied = false.",
+            )
         )
-    ]
+    if config.model.dropout.words:
+        what = f"must be 0 for {name}, which has no words, got {config.model.dropout.words:g}."
+        found.append(("model.dropout.words", what))
+    return found
 
 
 def explain(error: ValidationError) -> InvalidConfig:
