@@ -93,6 +93,16 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"noise": {"gamma": 1}, "train": {"objective": "penalty"}}, "train.objective must be noise, "),
     ({"train": {"objective": "penalty"}}, "train.objective must be noise if there is no"),
     ({"train": {"K": 2}}, "config: train.K must be 1 if no noise is drawn, got 2."),
+    ({"train": {"objective": "importance"}, "noise": {"gamma": 1}},
+     "config: train.K must be 2 or more with objective = 'importance'"),
+    ({"train": {"importance": {"group": "token"}}},
+     "train.importance must be left out with objective = 'noise'. Set objective = 'importance'."),
+    ({"train": {"objective": "importance", "K": 2, "importance": {"group": "word"}}},
+     "train.importance.group must be 'window' or 'token', got 'word'."),
+    ({"train": {"objective": "penalty", "fraternal": {}}, "noise": {"gamma": 1, "feedback": False,
+     "noisy_layers": "last"}}, "train.fraternal must be left out with objective = 'penalty'."),
+    ({"train": {"objective": "fraternal", "fraternal": {"kappa": -1}}},
+     "train.fraternal.kappa must be 0.0 or more, got -1."),
     ({"seed": 2**32}, "config: seed must be 4294967295 or less, got 4294967296."),
     ({"data": {"name": ""}}, "config: data.name must be"),
 ]  # fmt: skip
@@ -242,6 +252,8 @@ OPTIONAL: list[tuple[dict[str, Any], str]] = [
     ({"model": {"gate_dropout": {"x": 0.5}}}, "model.gate_dropout.x"),
     ({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}, "model.head.experts"),
     ({"train": {"terms": {"mine.terms:Slow": 2.0}}}, 'train.terms."mine.terms:Slow"'),
+    ({"train": {"objective": "importance", "K": 2}}, "train.importance.group"),
+    ({"train": {"objective": "fraternal"}}, "train.fraternal.kappa"),
     ({"own": {"model": {"name": "mine"}, "task": {"name": "series"}}}, "own.model.name"),
 ]
 

@@ -180,6 +180,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "zoneout": {"model": {"dropout": {}, "zoneout": {"p_h": 0.2, "p_c": 0.3}}},
     "gate dropout": {"model": {"dropout": {}, "gate_dropout": {"x": 0.3, "h": 0.2}}},
     "padded batches of unequal sizes": toy_music.SETTINGS,
+    "importance of padded batches": toy_music.SETTINGS
+    | {"train": {**toy_music.TRAIN, "objective": "importance", "K": 2}},
+    "fraternal": {"train": {"objective": "fraternal"}},
 }
 
 

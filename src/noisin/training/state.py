@@ -22,6 +22,8 @@ from noisin.training.runtime.device import random_state, rewind
 from noisin.training.schedule import Schedule
 from noisin.training.schedule import Weights as Kind
 
+MEASURED = "measured."  # before the name of a sum that is not minimised
+
 
 class TrainState:
     """The state of a run at one step.
@@ -84,11 +86,11 @@ class TrainState:
             self.sums[name].add_(mean, alpha=targets)
         self.scored += targets
 
-    def advance(self, batch: Batch, targets: int) -> None:
+    def advance(self, batch: Batch) -> None:
         """Count a batch as processed."""
         self.stop = batch.stop
         self.step += 1
-        self.tokens += targets
+        self.tokens += batch.count
 
     def next_epoch(self) -> None:
         """Count an epoch; the next one starts at the beginning of the data, from zero states."""
@@ -158,10 +160,25 @@ _COUNTERS = ("epoch", "stop", "step", "tokens", "scored", "offset", "cut")
 
 
 def means_of(loss: Loss) -> dict[str, Tensor]:
-    """The nats and the terms of a batch, per target, detached."""
-    return {"nats": loss.mean.detach().double()} | {
-        name: term.detach().double() for name, term in loss.terms.items()
+    """The nats, the terms and what else was measured of a batch, per target, detached."""
+    measured = {f"{MEASURED}{name}": mean for name, mean in loss.measured.items()}
+    means = {"nats": loss.mean, **loss.terms, **measured}
+    return {name: mean.detach().double() for name, mean in means.items()}
+
+
+def recorded_means(means: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """The terms, and what else was measured, as a line of metrics has them; not the nats.
+
+    >>> recorded_means({"nats": 4.5, "ar": 0.1, "measured.effective_samples": 1.5})
+    {'terms': {'ar': 0.1}, 'measured': {'effective_samples': 1.5}}
+    """
+    measured = {
+        name.removeprefix(MEASURED): mean
+        for name, mean in means.items()
+        if name.startswith(MEASURED)
     }
+    terms = {n: m for n, m in means.items() if n != "nats" and not n.startswith(MEASURED)}
+    return ({"terms": terms} if terms else {}) | ({"measured": measured} if measured else {})
 
 
 def load_weights(weights: Weights, saved: Weights) -> None:

@@ -22,6 +22,8 @@ ABSENT: dict[str, Any] = {
     "model.gate_dropout": None,
     "model.head": None,
     "train.terms": {},
+    "train.importance": None,
+    "train.fraternal": None,
     "own": None,
 }
 

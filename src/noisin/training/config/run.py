@@ -140,7 +140,7 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
                     "'last' and noise.share = 'step': the penalty exists only for such noise.",
                 )
             )
-    if noise is None and train.K > 1:
+    if noise is None and train.K > 1 and train.objective != "importance":  # of dropout
         found.append(("train.K", f"must be 1 if no noise is drawn, got {train.K}."))
     if noise is not None and noise.site == "state" and model.cell != "gru":
         found.append(("noise.site", "must be read: state is for model.cell = 'gru' only."))

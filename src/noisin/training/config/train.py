@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from noisin.models.names import TERMS
 from noisin.training.config.choice import Frozen, OneOf
 from noisin.training.config.model import LARGEST
+from noisin.training.config.objective import (
+    SECTIONS,
+    FraternalConfig,
+    ImportanceConfig,
+    ObjectiveName,
+    completed,
+    objective_problems,
+)
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
 _TERM = OneOf(TERMS)
@@ -48,9 +56,17 @@ class TrainConfig(Section):
     nt_window: Whole = Field(
         default=5, ge=1, description="Epochs that the trigger of nt looks back."
     )
-    objective: Literal["noise", "penalty"] = Field(
+    objective: ObjectiveName = Field(
         default="noise",
-        description="Train with noise, or without it and with its explicit regularizer added.",
+        description="Train with noise; without it and with its explicit regularizer added "
+        "(penalty); on the likelihood averaged over K samples (importance); or on two passes that "
+        "should agree (fraternal).",
+    )
+    importance: ImportanceConfig | None = Field(
+        default=None, description="The importance-weighted objective; off by default."
+    )
+    fraternal: FraternalConfig | None = Field(
+        default=None, description="Fraternal dropout; off by default."
     )
     terms: dict[str, Annotated[Number, Field(ge=0)]] = Field(
         default=Frozen(),
@@ -79,6 +95,8 @@ class TrainConfig(Section):
     )
     tensorboard: bool = Field(default=False, description="Also write metrics for TensorBoard.")
 
+    _complete = model_validator(mode="before")(staticmethod(completed))
+
     @field_validator("terms")
     @classmethod
     def _are_known(cls, terms: dict[str, float]) -> dict[str, float]:
@@ -91,6 +109,7 @@ class TrainConfig(Section):
             raise InvalidConfig(
                 [("lr", f"must be 1 or less with adamw, got {self.lr:g}. 0.001 is common.")]
             )
-        if self.objective == "penalty" and self.K > 1:
-            raise InvalidConfig([("K", f"must be 1 if no noise is drawn, got {self.K}.")])
+        sections: dict[str, Any] = {name: getattr(self, name) for name in SECTIONS}
+        if found := objective_problems(self.objective, sections, self.K):
+            raise InvalidConfig(found)
         return self
