@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from noisin._util import states
 from noisin.data import Batch
 from noisin.training.config import TrainConfig
 from noisin.training.objectives import build_objective
+from noisin.training.optim import shrink
 from noisin.training.runtime.device import random_state
 from noisin.training.runtime.workers import Workers
 from noisin.training.state import TrainState, means_of
@@ -73,10 +75,21 @@ class Stepper:
         for group in state.optimizer.param_groups:
             group["lr"] = state.schedule.lr * batch.lr_scale
         state.optimizer.step()
+        if self.train.shrink:
+            shrink(state.parameters, self.train.shrink)
         if state.average is not None:
             state.average.update()
         state.advance(batch)
 
     def _carried(self, state: TrainState, batch: Batch) -> Any:
         """The state to start the batch from; None for zeros."""
-        return states.detach(state.carried) if batch.carries else None
+        if not batch.carries or self._resets(state.epoch, batch.start):
+            return None
+        return states.detach(state.carried)
+
+    def _resets(self, epoch: int, start: int) -> bool:
+        """Whether the state is reset before a batch: it depends on the seed and its place alone."""
+        if not self.train.state_reset:
+            return False
+        random = np.random.RandomState([self.seed, epoch, start, 2])
+        return bool(random.random_sample() < self.train.state_reset)

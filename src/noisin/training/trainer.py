@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ from noisin.training.runtime.signals import Interrupted, caught
 from noisin.training.runtime.tensorboard import Board
 from noisin.training.runtime.workers import Workers
 from noisin.training.schedule import Weights
+from noisin.training.starting import initial_weights
 from noisin.training.state import TrainState, recorded_means
 from noisin.training.step import Gradient, Stepper
 
@@ -124,7 +126,8 @@ class Trainer:
                     stack.enter_context(locked(self.record.folder))
                 stack.enter_context(own_random_stream(device))
                 self.flag = stack.enter_context(caught())
-                self.identity = resume.identity(self.config, task)
+                self.initial = initial_weights(self.train.start, self.record, task)
+                self.identity = resume.identity(self.config, task) | self.initial.identity
                 resume.refuse_another(self.record, self.config, self.identity, name_of(task))
             first = first_batch(task)
             rows = first.x.shape[1] * self.train.K
@@ -138,6 +141,7 @@ class Trainer:
 
     def _start(self, model: nn.Module, first: Batch, device: torch.device) -> TrainState:
         """The initial state of the run, or that of its newest checkpoint."""
+        self.initial.load(model)
         state = TrainState(model, self.train, device)
         pattern = state.pattern(first, self.train.K)
         self.checkpoints = Checkpoints(self.record.checkpoints, self.identity, pattern)
@@ -159,7 +163,7 @@ class Trainer:
                 f"and cannot be continued. Start again in another folder with the larger limit."
             )
         if self.workers.main:
-            resume.write_record(self.record, self.config, self.task, state)
+            resume.write_record(self.record, self.config, self.task, state, self.initial.entry)
         return state
 
     def _train(self, state: TrainState) -> None:
@@ -281,8 +285,7 @@ class Trainer:
                 raise self._diverged(state, state.step, f"measured on {split}")
         averaged = None
         if state.average is not None:
-            with state.average.applied():
-                averaged = self._score(state, "valid")
+            averaged = state.average.scored(partial(self._score, state, "valid"), valid)
         clean = self._score(state, "train_clean") if self._has("train_clean") else None
         metrics: dict[str, Any] = {
             "epoch": state.epoch + 1,

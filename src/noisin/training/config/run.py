@@ -157,16 +157,23 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
 
 def _task_problems(config: RunConfig) -> list[Problem]:
     row = config.data.task_row
-    if config.own is not None or row is None or row.words or not config.model.tied:
+    if config.own is not None or row is None or row.words:
         return []
     name = config.data.task or task_of(config.data.name)
-    return [
-        (
-            "model.tied",
-            f"must be false for {name}, which has no word embedding to share weights with, got "
-            f"true. Set model.tied = false.",
+    found: list[Problem] = []
+    if config.model.tied:
+        found.append(
+            (
+                "model.tied",
+                f"must be false for {name}, which has no word embedding to share weights with, got "
+                f"true. Set model.tied = false.",
+            )
         )
-    ]
+    for setting in ("partial_shuffle", "state_reset"):
+        if getattr(config.train, setting):
+            what = "must be left out for {}, whose batches are whole pieces in random order."
+            found.append((f"train.{setting}", what.format(name)))
+    return found
 
 
 def explain(error: ValidationError) -> InvalidConfig:
