@@ -12,7 +12,7 @@ from noisin._util.settings import flat
 from noisin.cli.settings import nested
 from noisin.cli.train import train
 from noisin.experiments.presets import Preset
-from noisin.training.config import RunConfig
+from noisin.training.config import FraternalConfig, ImportanceConfig, RunConfig
 from tests.cli.run import in_process
 
 SECTIONS = {
@@ -23,7 +23,11 @@ SECTIONS = {
         "head": {"kind": "mine.heads:Head"},
     },
 }
-ALL = flat(RunConfig.parse(SECTIONS).model_dump(exclude={"own"}))
+# Sections of objectives, of which a config has one at most.
+OBJECTIVES = {"importance": ImportanceConfig().model_dump()}
+OBJECTIVES |= {"fraternal": FraternalConfig().model_dump()}
+LEFT_OUT: Any = {"own": True, "train": {*OBJECTIVES}}
+ALL = flat(RunConfig.parse(SECTIONS).model_dump(exclude=LEFT_OUT)) | flat({"train": OBJECTIVES})
 OPEN = {"train.terms", "model.head"}  # settings of any name
 GIVEN = {"noise.gamma", "model.zoneout.p_h", "model.gate_dropout.x", "model.head.kind"}
 
@@ -67,7 +71,7 @@ def test_flags_reach_the_config() -> None:
     flags: dict[str, Any] = dict.fromkeys((name.replace(".", "__") for name in ALL), None)
     flags |= {name.replace(".", "__"): value for name, value in changed.items()}
     config = Preset("x", SECTIONS).configs(nested(flags))["x"]
-    got = flat(config.model_dump(exclude={"own"}))
+    got = flat(config.model_dump(exclude=LEFT_OUT)) | flat({"train": OBJECTIVES})
     parsed = {"false": False, "0.25": 0.25, "0.3": 0.3, "7": 7, "1000": 1000, "1e-1": 0.1}
     parsed |= {"3": 3, "5": 5}
     expected = ALL | {name: parsed.get(value, value) for name, value in changed.items()}

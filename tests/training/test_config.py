@@ -314,6 +314,11 @@ def test_off_is_absent(values: dict[str, Any]) -> None:
     assert RunConfig.parse(values).hash() == RunConfig().hash()
 
 
+def test_a_start_is_one_folder_however_it_is_written() -> None:
+    configs = [RunConfig.parse({"train": {"start": s}}) for s in ("runs/a", "./runs//a/")]
+    assert configs[0] == configs[1]
+
+
 def test_every_optional_setting_is_off_by_default() -> None:
     """Otherwise leaving it out of the hash would confuse two settings."""
     values = RunConfig().model_dump(mode="json")

@@ -59,6 +59,7 @@ def test_it_starts_from_exactly_those_weights(
     assert facts["sha256"] == known[f"{file}.safetensors"]
     assert (facts["weights"], facts["epoch"]) == (best.weights, best.epoch)
     assert other.identity["start"] == facts["sha256"]
+    assert restore(other).epoch <= 3
     assert [line["valid_averaged"] is not None for line in other.metrics] == [True] * 3
     assert other.metrics[0]["valid_averaged"]["nats"] < RunRecord(base).metrics[0]["valid"]["nats"]
 

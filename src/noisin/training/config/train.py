@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -140,6 +141,12 @@ class TrainConfig(Section):
     tensorboard: bool = Field(default=False, description="Also write metrics for TensorBoard.")
 
     _complete = model_validator(mode="before")(staticmethod(completed))
+
+    @field_validator("start")
+    @classmethod
+    def _is_one_folder(cls, start: str | None) -> str | None:
+        """``runs/base/`` and ``./runs/base`` are the same folder, and have the same hash."""
+        return None if start is None else os.path.normpath(start)
 
     @field_validator("terms")
     @classmethod
