@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from noisin._util.settings import flat
 from noisin.cli.settings import nested
@@ -23,20 +24,24 @@ SECTIONS = {
         "head": {"kind": "mine.heads:Head"},
     },
 }
-# Sections that exclude some of those.
-OTHERS = {"model": {"weight_drop": {"p": 0.1}, "weight_noise": {"std": 0.1}}}
 OPEN = {"train.terms", "model.head"}  # settings of any name
-GIVEN = {"noise.gamma", "model.zoneout.p_h", "model.gate_dropout.x", "model.head.kind"}
-GIVEN |= {"model.weight_drop.p", "model.weight_noise.std"}
+ALL = flat(RunConfig.parse(SECTIONS).model_dump(exclude={"own"}))
 
 
-def settings_of(sections: dict[str, Any]) -> dict[str, Any]:
-    return flat(RunConfig.parse(sections).model_dump(exclude={"own"}))
+def defaults(section: type[BaseModel], prefix: str = "") -> dict[str, Any]:
+    """The default of every setting, by its dotted name; None for those that have to be given."""
+    found: dict[str, Any] = {}
+    for name, field in section.model_fields.items():
+        inner = [t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type)]
+        inner = [t for t in inner if issubclass(t, BaseModel)]
+        if inner:
+            found |= defaults(inner[0], f"{prefix}{name}.")
+        elif f"{prefix}{name}" not in OPEN:
+            found[f"{prefix}{name}"] = None if field.is_required() else field.default
+    return found
 
 
-ALL = settings_of(SECTIONS)
-EVERY = settings_of(OTHERS) | ALL
-EVERY = {name: EVERY[name] for name in EVERY if not any(n.startswith(f"{name}.") for n in EVERY)}
+EVERY = {n: v for n, v in defaults(RunConfig).items() if not n.startswith("own.")}
 
 
 def test_every_setting_is_a_flag_and_in_the_help(
@@ -48,7 +53,7 @@ def test_every_setting_is_a_flag_and_in_the_help(
     assert in_process("train", "--help") == 0
     shown = capsys.readouterr().out
     for name, default in EVERY.items():
-        if name in GIVEN or default is None:
+        if default is None:
             assert f"--{name} " in shown
             continue
         value = str(default).lower() if isinstance(default, bool) else str(default)

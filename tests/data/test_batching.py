@@ -67,6 +67,49 @@ def test_an_epoch_goes_on_from_any_stop(
         assert torch.equal(a.target, b.target)
 
 
+@settings(deadline=None, derandomize=True)
+@given(SETTINGS, st.integers(0, 3), st.data())
+def test_a_partial_shuffle_rotates_each_column(
+    sizes: tuple[int, int, int, bool, int], epoch: int, draw: st.DataObject
+) -> None:
+    """Every column has its own words in their order, up to where it starts; so has the rest."""
+    size, N, length, variable, seed = sizes
+    ids = np.arange(size, dtype=np.int32)
+    options = {"variable": variable, "seed": seed}
+    windows = Windows(ids, N, length, **options, partial_shuffle=True)
+    parts = list(windows.epoch(epoch))
+    plain = list(Windows(ids, N, length, **options).epoch(epoch))
+    assert [(w.start, w.stop) for w in parts] == [(w.start, w.stop) for w in plain]
+    rows = torch.cat([w.x for w in parts] + [parts[-1].target[-1:]])
+    assert torch.equal(torch.cat([w.target for w in parts]), rows[1:])
+    for column, whole in zip(rows.t(), columns(size, N).t(), strict=True):
+        first = int((whole == column[0]).nonzero())
+        assert torch.equal(column, whole.roll(-first))
+    done = draw.draw(st.integers(0, len(parts)))
+    rest = Windows(ids, N, length, **options, partial_shuffle=True).epoch(
+        epoch, parts[done - 1].stop if done else 0
+    )
+    for a, b in zip(rest, parts[done:], strict=True):
+        assert torch.equal(a.x, b.x)
+        assert torch.equal(a.target, b.target)
+
+
+def test_partial_shuffles_are_uniform_and_differ() -> None:
+    """By epoch, column and seed; a column of one row more than a window starts anywhere."""
+    ids = np.arange(4 * 500, dtype=np.int32)
+
+    def first(epoch: int, seed: int = 1) -> torch.Tensor:
+        windows = Windows(ids, 500, 3, partial_shuffle=True, seed=seed)
+        return next(windows.epoch(epoch)).x[0] % 4
+
+    assert first(0).bincount(minlength=4).tolist() == pytest.approx([125] * 4, abs=50)
+    assert not torch.equal(first(0), first(1))
+    assert not torch.equal(first(0), first(0, seed=2))
+    assert torch.equal(first(1), first(1))
+    (one,) = Windows(np.arange(2), 1, 35, partial_shuffle=True).epoch(0)
+    assert sorted([*one.x.flatten().tolist(), *one.target.flatten().tolist()]) == [0, 1]
+
+
 def lengths(epoch: int, seed: int = 1111, rows: int = 200_000) -> np.ndarray:
     windows = Windows(np.zeros(rows, np.int32), 1, 70, variable=True, seed=seed)
     return np.array([w.stop - w.start for w in windows.epoch(epoch)][:-1])

@@ -40,7 +40,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"train": {"epoch": 3}}, "config: train.epoch is not a setting. Did you mean epochs?"),
     ({"trian": {}}, "config: trian is not a setting. Did you mean train?"),
     ({"train": 3}, "config: train must be a section of settings, got 3."),
-    ({"train": {"optimizer": "sdg"}}, "train.optimizer must be 'sgd' or 'adamw', got 'sdg'."),
+    ({"train": {"optimizer": "sdg"}}, "optimizer must be 'sgd', 'adamw' or 'adam', got 'sdg'."),
     ({"train": {"optimizer": "adamw"}}, "config: train.lr must be 1 or less with adamw, got 30."),
     ({"model": {"tied": "maybe"}}, "config: model.tied must be true or false, got 'maybe'."),
     ({"model": {"dropout": {"input": 1}}}, "config: model.dropout.input must be less than 1.0"),
@@ -111,6 +111,30 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"noise": {"gamma": 1}, "train": {"objective": "penalty"}}, "train.objective must be noise, "),
     ({"train": {"objective": "penalty"}}, "train.objective must be noise if there is no"),
     ({"train": {"K": 2}}, "config: train.K must be 1 if no noise is drawn, got 2."),
+    ({"train": {"optimizer": "adam"}}, "config: train.lr must be 1 or less with adam, got 30."),
+    ({"train": {"beta1": 0}}, "config: train.beta1 must be left out with sgd"),
+    ({"train": {"optimizer": "adam", "lr": 0.1, "beta1": 1}}, "train.beta1 must be less than 1.0"),
+    ({"train": {"lr_patience": 0}}, "config: train.lr_patience must be 1 or more, got 0."),
+    ({"train": {"lr_patience": 2, "lr_decay_after": 3}},
+     "config: train.lr_patience must be 1 with lr_decay_after, got 2"),
+    ({"train": {"state_reset": 1}}, "config: train.state_reset must be less than 1.0, got 1."),
+    ({"train": {"shrink": -1}}, "config: train.shrink must be 0.0 or more, got -1."),
+    ({"train": {"start": ""}}, "config: train.start must be at least 1 character"),
+    ({"train": {"averaging": "tta"}}, "'from_start', 'nt' or 'two_tailed', got 'tta'."),
+    ({"data": {"name": "jsb"}, "model": {"tied": False}, "train": {"partial_shuffle": True}},
+     "config: train.partial_shuffle must be left out for music, whose batches are whole pieces"),
+    ({"data": {"name": "jsb"}, "model": {"tied": False}, "train": {"state_reset": 0.1}},
+     "config: train.state_reset must be left out for music"),
+    ({"train": {"objective": "importance"}, "noise": {"gamma": 1}},
+     "config: train.K must be 2 or more with objective = 'importance'"),
+    ({"train": {"importance": {"group": "token"}}},
+     "train.importance must be left out with objective = 'noise'. Set objective = 'importance'."),
+    ({"train": {"objective": "importance", "K": 2, "importance": {"group": "word"}}},
+     "train.importance.group must be 'window' or 'token', got 'word'."),
+    ({"train": {"objective": "penalty", "fraternal": {}}, "noise": {"gamma": 1, "feedback": False,
+     "noisy_layers": "last"}}, "train.fraternal must be left out with objective = 'penalty'."),
+    ({"train": {"objective": "fraternal", "fraternal": {"kappa": -1}}},
+     "train.fraternal.kappa must be 0.0 or more, got -1."),
     ({"seed": 2**32}, "config: seed must be 4294967295 or less, got 4294967296."),
     ({"data": {"name": ""}}, "config: data.name must be"),
 ]  # fmt: skip
@@ -263,6 +287,14 @@ OPTIONAL: list[tuple[dict[str, Any], str]] = [
     ({"train": {"terms": {"l2": 1e-6}}}, "train.terms.l2"),
     ({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}, "model.head.experts"),
     ({"train": {"terms": {"mine.terms:Slow": 2.0}}}, 'train.terms."mine.terms:Slow"'),
+    ({"train": {"objective": "importance", "K": 2}}, "train.importance.group"),
+    ({"train": {"partial_shuffle": True}}, "train.partial_shuffle"),
+    ({"train": {"state_reset": 0.01}}, "train.state_reset"),
+    ({"train": {"lr_patience": 3}}, "train.lr_patience"),
+    ({"train": {"lr_decay_after": 20}}, "train.lr_decay_after"),
+    ({"train": {"shrink": 1e-7}}, "train.shrink"),
+    ({"train": {"start": "runs/base"}}, "train.start"),
+    ({"train": {"objective": "fraternal"}}, "train.fraternal.kappa"),
     ({"own": {"model": {"name": "mine"}, "task": {"name": "series"}}}, "own.model.name"),
 ]
 
@@ -274,7 +306,8 @@ def test_an_optional_section(values: dict[str, Any], name: str) -> None:
     assert name not in plain.settings()
     assert name in config.settings()
     assert config.hash(limits=False) != plain.hash(limits=False)
-    assert any(line.startswith(f"{name} = None and ") for line in plain.differences(config))
+    off = ABSENT.get(name)
+    assert any(line.startswith(f"{name} = {off!r} and ") for line in plain.differences(config))
     assert set(flat(json.loads(plain.to_json()))).isdisjoint(ABSENT)
     again = RunConfig.parse(json.loads(config.to_json()))
     assert again == config
@@ -303,6 +336,11 @@ def test_an_optional_section(values: dict[str, Any], name: str) -> None:
 def test_off_is_absent(values: dict[str, Any]) -> None:
     assert RunConfig.parse(values) == RunConfig()
     assert RunConfig.parse(values).hash() == RunConfig().hash()
+
+
+def test_a_start_is_one_folder_however_it_is_written() -> None:
+    configs = [RunConfig.parse({"train": {"start": s}}) for s in ("runs/a", "./runs//a/")]
+    assert configs[0] == configs[1]
 
 
 def test_every_optional_setting_is_off_by_default() -> None:

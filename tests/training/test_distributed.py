@@ -193,6 +193,13 @@ KINDS: dict[str, dict[str, Any]] = {
         "train": {"terms": {"ar": 2.0, "tar": 1.0, "l1": 1e-4, "l2": 1e-3}},
     },
     "padded batches of unequal sizes": toy_music.SETTINGS,
+    "importance of padded batches": toy_music.SETTINGS
+    | {"train": {**toy_music.TRAIN, "objective": "importance", "K": 2}},
+    "another order, resets, two tails": {
+        "train": {"averaging": "two_tailed", "partial_shuffle": True, "state_reset": 0.3}
+        | {"optimizer": "adam", "lr": 0.01, "beta1": 0, "shrink": 1e-3, "epochs": 4}
+    },
+    "fraternal": {"train": {"objective": "fraternal"}},
 }
 
 

@@ -10,7 +10,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisin import training
-from noisin.training.optim import adamw, sgd
+from noisin.training.config import TrainConfig
+from noisin.training.optim import adam, adamw, build_optimizer, sgd, shrink
 
 
 class Operations(TorchDispatchMode):
@@ -28,6 +29,7 @@ CASES = [
     (sgd, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
     (adamw, torch.optim.AdamW, {"lr": 0.01}),
     (adamw, torch.optim.AdamW, {"lr": 0.01, "betas": (0.8, 0.9), "weight_decay": 0.1}),
+    (adam, torch.optim.Adam, {"lr": 0.01, "betas": (0.0, 0.999), "weight_decay": 0.1}),
 ]
 
 
@@ -63,6 +65,28 @@ def test_the_fused_kernel_runs(build: Any, kernel: str) -> None:
     with Operations() as operations:
         optimizer.step()
     assert kernel in operations.names
+
+
+def test_adam_without_momentum_is_rmsprop_with_the_bias_corrected() -> None:
+    """w -= lr · g / (sqrt(v / (1 - β2^t)) + ε), as Melis et al. train."""
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(3, dtype=torch.float64))
+    config = TrainConfig(optimizer="adam", lr=0.1, beta1=0, weight_decay=0.5)
+    optimizer = build_optimizer(config, nn.ParameterList([weight]))
+    expected, v = weight.detach().clone(), torch.zeros(3, dtype=torch.float64)
+    for t in range(1, 4):
+        weight.grad = torch.randn(3, dtype=torch.float64)
+        g = weight.grad + 0.5 * expected
+        v = 0.999 * v + 0.001 * g.square()
+        expected = expected - 0.1 * g / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
+        optimizer.step()
+    torch.testing.assert_close(weight.detach(), expected)
+
+
+def test_weights_shrink_by_a_share_of_themselves() -> None:
+    weights: list[torch.Tensor] = [nn.Parameter(torch.tensor([8.0, -4.0])), torch.ones(1)]
+    shrink(weights, 0.25)
+    assert [w.tolist() for w in weights] == [[6.0, -3.0], [0.75]]
 
 
 @pytest.mark.parametrize("build", [sgd, adamw])

@@ -10,10 +10,11 @@ from noisin.data.music import NOTES, Piece, Pieces
 from noisin.tasks import Music
 from noisin.training import RunConfig
 
+TRAIN = {"batch_size": 4, "eval_batch_size": 3, "lr": 1.0}
 SETTINGS = {
     "data": {"name": "toy", "task": "tests.training.toy_music:ToyMusic"},
     "model": {"hidden_size": 6, "tied": False, "dropout": {"output": 0.2}},
-    "train": {"batch_size": 4, "eval_batch_size": 3, "lr": 1.0},
+    "train": TRAIN,
 }
 
 

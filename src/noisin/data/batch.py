@@ -109,6 +109,10 @@ class Windows:
     therefore one number, the ``stop`` of the last window, and ``epoch(e, start=stop)`` continues
     from there.
 
+    With ``partial_shuffle`` (Press, 2019) each column is rotated at a random row in every epoch,
+    its end followed by its beginning, so that the batches are not the same in all epochs. The rows
+    depend only on ``(seed, epoch)`` too.
+
     >>> for w in Windows(np.arange(11), batch_size=2, length=3).epoch(0):
     ...     print(w.x.tolist(), w.target.tolist(), w.start, w.stop)
     [[0, 5], [1, 6], [2, 7]] [[1, 6], [2, 7], [3, 8]] 0 3
@@ -122,12 +126,14 @@ class Windows:
         length: int,
         *,
         variable: bool = False,
+        partial_shuffle: bool = False,
         seed: int = 1111,
     ) -> None:
         arguments.whole("Windows: batch_size", batch_size)
         arguments.whole("Windows: length", length)
         arguments.whole("Windows: seed", seed, 0)
         arguments.boolean("Windows: variable", variable)
+        arguments.boolean("Windows: partial_shuffle", partial_shuffle)
         require_ids("Windows", ids)
         height = len(ids) // batch_size
         if height < 2:
@@ -137,6 +143,7 @@ class Windows:
             )
         self._columns = ids[: height * batch_size].reshape(batch_size, height)  # a view
         self.batch_size, self.length, self.variable, self.seed = batch_size, length, variable, seed
+        self.partial_shuffle = partial_shuffle
         self.rows = height - 1
 
     @property
@@ -162,11 +169,21 @@ class Windows:
                 f"of the window before it, from windows of the same text, sizes and seed."
             )
         left = bounds[bounds.index(start) :]
-        return (self._window(a, b) for a, b in pairwise(left))
+        first = self._first_rows(epoch)
+        return (self._window(a, b, first) for a, b in pairwise(left))
+
+    def _random(self, *epoch: int) -> np.random.RandomState:
+        # RandomState, because numpy guarantees that its stream never changes.
+        return np.random.RandomState([self.seed & (2**32 - 1), self.seed >> 32, *epoch])
+
+    def _first_rows(self, epoch: int) -> np.ndarray | None:
+        """The row at which each column starts in an epoch; None if all start at the first."""
+        if not self.partial_shuffle:
+            return None
+        return self._random(epoch, 1).randint(self.rows + 1, size=(self.batch_size, 1))
 
     def _stops(self, epoch: int) -> Iterator[int]:
-        # RandomState, because numpy guarantees that its stream never changes.
-        random = np.random.RandomState([self.seed & (2**32 - 1), self.seed >> 32, epoch])
+        random = self._random(epoch)
         stop = 0
         while stop < self.rows:
             T = self.length
@@ -176,8 +193,12 @@ class Windows:
             stop = min(stop + T, self.rows)
             yield stop
 
-    def _window(self, start: int, stop: int) -> Batch:
-        rows = np.ascontiguousarray(self._columns[:, start : stop + 1].T, dtype=np.int64)
+    def _window(self, start: int, stop: int, first: np.ndarray | None) -> Batch:
+        columns = self._columns[:, start : stop + 1]
+        if first is not None:
+            rotated = (first + np.arange(start, stop + 1)) % (self.rows + 1)
+            columns = np.take_along_axis(self._columns, rotated, axis=1)
+        rows = np.ascontiguousarray(columns.T, dtype=np.int64)
         both = torch.from_numpy(rows)
         scale = (stop - start) / self.length if self.variable else 1.0
         return Batch(both[:-1], both[1:], start=start, stop=stop, lr_scale=scale)

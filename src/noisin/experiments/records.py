@@ -20,6 +20,7 @@ from noisin.training.summary import BestResult, RunSummary
 
 End = Literal["diverged", "pruned", "failed"]
 SCORES = ("train", "train_clean", "valid", "valid_averaged")
+TWO_TAILED = "two_tailed"  # null is not an infinite score: there is no average at times
 NUMBERS = ("lr", "noise_std", "seconds", "tokens_per_second")
 
 
@@ -229,7 +230,7 @@ def judged(config: RunConfig, lines: Sequence[Mapping[str, Any]]) -> Schedule:
     course = Schedule.start(config.train)
     for line in lines:
         averaged = line["valid_averaged"]
-        known = course.averaging or averaged is not None
+        known = averaged is not None or (course.averaging and config.train.averaging != TWO_TAILED)
         course.judge(
             config.train, scores.nats(line["valid"]), scores.nats(averaged) if known else None
         )

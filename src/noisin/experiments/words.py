@@ -8,6 +8,7 @@ from typing import Any
 
 from noisin.experiments.records import comparable, point
 from noisin.training.config import DropoutConfig, ModelConfig, NoiseConfig, RunConfig
+from noisin.training.config.objective import SECTIONS
 
 # Settings that are part of the title of the task, or of the words for noise and regularizers.
 _SHOWN = {"data.name", "data.task", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
@@ -20,7 +21,11 @@ _SHOWN |= {"model.dropout.words", "model.dropout.words_shared"}
 _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
 _SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
 _SECTIONS = ("zoneout", "gate_dropout", "weight_drop", "weight_noise", "head")
-_SHOWN_SECTIONS = (*(f"model.{name}." for name in _SECTIONS), "train.terms.")
+_SHOWN_SECTIONS = (
+    *(f"model.{name}." for name in _SECTIONS),
+    *("train.terms.", "train.importance.", "train.fraternal."),
+)
+_PASSES = {"fraternal": "fraternal dropout", "pi": "Π-model"}
 
 
 def task(config: RunConfig) -> str:
@@ -68,6 +73,9 @@ def points(configs: Sequence[RunConfig]) -> list[str]:
     >>> configs = [{}, base, base | {"train": {"lr": 10.0}}]
     >>> points([RunConfig.parse(config) for config in configs])
     ['no noise', 'beta γ 0.2', 'beta γ 0.2, lr 10']
+    >>> shuffled = {"train": {"partial_shuffle": True, "state_reset": 0.01}}
+    >>> points([RunConfig.parse(config) for config in ({}, {}, shuffled)])[-1]
+    'no noise, partial shuffle, state reset 0.01'
     """
     settings = [_others(config) for config in configs]
     names = sorted({name for some in settings for name in some})
@@ -136,6 +144,11 @@ def regularizers(config: RunConfig) -> list[str]:
     >>> config = RunConfig.parse({"model": model, "train": {"terms": {"mine:Slow": 2}}})
     >>> regularizers(config)
     ['gate dropout 0.5/0.4', 'zoneout 0.025/0.25', 'mine:Slow 2']
+    >>> regularizers(RunConfig.parse({"train": {"objective": "fraternal"}}))
+    ['fraternal dropout κ 0.15']
+    >>> token = {"objective": "importance", "K": 5, "importance": {"group": "token"}}
+    >>> regularizers(RunConfig.parse({"train": token}))
+    ['5 samples weighted by token']
     """
     gates, zoneout = config.model.gate_dropout, config.model.zoneout
     found = [dropout(config)] if _drops_units(config) else []
@@ -144,6 +157,11 @@ def regularizers(config: RunConfig) -> list[str]:
     if zoneout is not None:
         found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
     found += _of_words_and_weights(config.model)
+    importance, fraternal = config.train.importance, config.train.fraternal
+    if importance is not None:
+        found.append(f"{config.train.K} samples weighted by {importance.group}")
+    if fraternal is not None:
+        found.append(f"{_PASSES.get(fraternal.mode, fraternal.mode)} κ {fraternal.kappa:g}")
     return found + [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
 
 
@@ -186,6 +204,7 @@ def _others(config: RunConfig) -> dict[str, Any]:
         if name not in _SHOWN
         and not name.startswith(_SHOWN_SECTIONS)
         and (_drops_units(config) or not name.startswith("model.dropout"))
+        and (config.train.objective not in SECTIONS or name not in ("train.objective", "train.K"))
     }
 
 
@@ -200,7 +219,7 @@ def _is_off(name: str) -> bool:
 
 def _deviations(settings: dict[str, Any], usual: dict[str, Any]) -> list[str]:
     found = [
-        f"{_called(name)} {_shown(value)}"
+        _called(name) if value is True else f"{_called(name)} {_shown(value)}"
         for name, value in settings.items()
         if repr(value) != usual[name]
     ]

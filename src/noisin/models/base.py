@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 
 from noisin.data.batch import Batch
+from noisin.regularizers.terms import Trace
 
 State = Any  # a tree of tensors whose batch is dimension -2, or None for zeros
 
@@ -31,12 +32,18 @@ class Loss:
         count: the number of scored targets.
         terms: the weighted penalties per target, by name, that are added to the mean.
         state: the state after the batch.
+        nll: ``-log p`` of each target, ``(T, N)``, if it was asked for.
+        trace: the activations of a sequence model, for objectives that compare passes.
+        measured: means over the targets that are recorded, but not minimised.
     """
 
     mean: Tensor
     count: int
     terms: Mapping[str, Tensor] = field(default_factory=dict)
     state: State = None
+    nll: Tensor | None = None
+    trace: Trace | None = None
+    measured: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def objective(self) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from noisin._util import arguments, states
 from noisin.data.batch import Batch
 from noisin.errors import InvalidType, Unsupported
-from noisin.models.base import Head, Loss, State
+from noisin.models.base import Head, Loss, State, mean_over_scored
 from noisin.models.sharing import is_shared
 from noisin.recurrent.samples import NOISE_SAMPLES, repeat_rows
 from noisin.regularizers.terms import Term, Trace
@@ -81,13 +81,24 @@ class SequenceModel(nn.Module):
         z, carried = self.encode(x, state, **_asked(samples))
         return self.head.predict(z, self._memory(state, x, samples)), carried
 
-    def loss(self, batch: Batch, state: State = None, *, samples: int = 1) -> Loss:
-        """The mean nll of the scored targets, and the terms."""
+    def loss(
+        self, batch: Batch, state: State = None, *, samples: int = 1, each: bool = False
+    ) -> Loss:
+        """The mean nll of the scored targets, and the terms.
+
+        With ``each``, the loss also has the nll of each target, at the cost of computing the
+        logits of a large vocabulary twice.
+        """
         trace, carried = self._trace(batch.x, state, **_asked(samples))
         before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
-        mean, memory = self.head.mean_nll(trace.read[-1], batch, before)
+        nll = None
+        if each:
+            nll, memory = self.head.nll(trace.read[-1], batch, before)
+            mean = mean_over_scored(nll, batch)
+        else:
+            mean, memory = self.head.mean_nll(trace.read[-1], batch, before)
         terms = {term.name: term(trace, batch) for term in self.terms}
-        return Loss(mean, batch.count, terms, _with_memory(carried, memory))
+        return Loss(mean, batch.count, terms, _with_memory(carried, memory), nll, trace)
 
     def log_prob(
         self, batch: Batch, state: State = None, *, temperature: float = 1.0, samples: int = 1

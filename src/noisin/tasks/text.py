@@ -25,9 +25,10 @@ class Text:
         batch_size: columns of the training text, read side by side.
         bptt: rows of a window.
         variable_length: whether windows have random lengths around ``bptt``.
+        partial_shuffle: whether each column is rotated at a random row in every epoch.
         eval_batch_size: columns in evaluation.
         clean_tokens: how much of the training text to score without noise after every epoch.
-        seed: the seed of the random lengths.
+        seed: the seed of the random lengths and rotations.
     """
 
     unit = PERPLEXITY
@@ -39,6 +40,7 @@ class Text:
         batch_size: int = 80,
         bptt: int = 35,
         variable_length: bool = False,
+        partial_shuffle: bool = False,
         eval_batch_size: int = 10,
         clean_tokens: int = 100_000,
         seed: int = 1111,
@@ -53,10 +55,12 @@ class Text:
             "eval_batch_size": eval_batch_size,
             "clean_tokens": clean_tokens,
             "seed": seed,
+            **({"partial_shuffle": True} if partial_shuffle else {}),
         }
         self.name = corpus.name
         self.observation = Observation("categorical", len(corpus.vocab))
-        self._train = Windows(corpus.train, batch_size, bptt, variable=variable_length, seed=seed)
+        order = {"variable": variable_length, "partial_shuffle": partial_shuffle}
+        self._train = Windows(corpus.train, batch_size, bptt, seed=seed, **order)
         texts: dict[Split, Any] = {"valid": corpus.valid, "test": corpus.test}
         if clean_tokens:
             texts["train_clean"] = corpus.train[: clean_tokens + 1]
@@ -75,6 +79,7 @@ class Text:
             batch_size=train.batch_size,
             bptt=train.bptt,
             variable_length=train.variable_length,
+            partial_shuffle=train.partial_shuffle,
             eval_batch_size=train.eval_batch_size,
             clean_tokens=train.clean_tokens,
             seed=config.seed,

@@ -8,7 +8,7 @@ place, ``θ̄ += (θ - θ̄) / n``, with one call for all parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.tasks import Score
 
 
 class Average:
@@ -76,6 +77,14 @@ class Average:
         finally:
             self._set(before)
             self._is_applied = False
+
+    def scored(self, measure: Callable[[], Score], raw: Score) -> Score | None:  # noqa: ARG002
+        """The score of the mean; ``measure`` scores the current parameters, as it did ``raw``.
+
+        An average that adapts to its score, :class:`~.two_tailed.TwoTailedAverage`, compares both.
+        """
+        with self.applied():
+            return measure()
 
     @torch.no_grad()
     def _set(self, values: list[Tensor]) -> None:

@@ -110,7 +110,7 @@ def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
 
 def _sampled(config: RunConfig) -> NoiseConfig | None:
     """The noise to sample; None if it is a penalty instead."""
-    return config.noise if config.train.objective == "noise" else None
+    return None if config.train.objective == "penalty" else config.noise
 
 
 def _placement(config: RunConfig) -> dict[str, Any]:

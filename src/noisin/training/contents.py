@@ -19,6 +19,7 @@ from torch import Tensor
 from noisin.training.reading import mismatch
 from noisin.training.schedule import Schedule, in_nats
 
+COUNTED = torch.zeros((), dtype=torch.float32)  # a fused optimizer counts its steps in float32
 Count = Annotated[int, Field(ge=0, le=10**18)]
 
 
@@ -112,6 +113,7 @@ def _problems(
     yield from _schedule_problems(state["schedule"], state["epoch"])
     if (state["average"] > 0) != (average is not None):
         yield f"its average of {state['average']} steps does not match its files"
+    yield from _tail_problems(pattern.weights, state.get("tail"))
     number = torch.zeros((), dtype=torch.float64)
     if "nats" not in state["sums"] or not all(_fits(v, number) for v in state["sums"].values()):
         yield "its sums are not finite numbers"
@@ -148,6 +150,21 @@ def _weight_problems(
             yield f"its {what} {name} are not all finite"
 
 
+def _tail_problems(model: Mapping[str, Tensor], tail: object) -> Iterator[str]:
+    """Check the short mean of two-tailed averaging, if there is one."""
+    if tail is None:
+        return
+    try:
+        short, since = tail["short"], tail["since"]  # type: ignore[index]
+        expected = list(model.values()) if short["count"] else []
+        pairs = list(zip(short["means"], expected, strict=True))
+        sound = min(short["count"], since) >= 0 and all(_fits(*pair) for pair in pairs)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        sound = False
+    if not sound:
+        yield "its second average does not match the model"
+
+
 def _schedule_problems(state: Mapping[str, Any], epochs: int) -> Iterator[str]:
     try:
         schedule = Schedule.from_state_dict(state)
@@ -175,7 +192,7 @@ def _optimizer_problems(
         return
     moments = {"step", "exp_avg", "exp_avg_sq"} if "betas" in fresh["param_groups"][0] else set()
     expected = {
-        i: {name: torch.zeros(()) if name == "step" else weight for name in moments}
+        i: {name: COUNTED if name == "step" else weight for name in moments}
         for i, weight in enumerate(weights if moments else ())
     }
     if set(stored) != set(expected) or not all(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from noisin._util import arguments, checks
 from noisin.data import Vocabulary
 from noisin.errors import InvalidValue, Unavailable
 from noisin.tasks import Observation
 from noisin.training.build import build_model
-from noisin.training.checkpoint import Checkpoints
+from noisin.training.checkpoint import AVERAGE, WEIGHTS, Checkpoints
 from noisin.training.config import RunConfig
 from noisin.training.contents import Pattern
 from noisin.training.record import RunRecord
@@ -70,7 +70,29 @@ def restore(
     if model is None:
         model = _build(record, observation)
     own = dict(model.named_parameters())
-    checkpoints = Checkpoints(record.checkpoints, record.identity, Pattern(own))
+    found = read_weights(record, when, weights, note, Pattern(own))
+    load_weights(own, found.values)
+    return Restored(model.eval(), vocab, config, found.epoch, found.kind)
+
+
+class SavedWeights(NamedTuple):
+    """The weights of a checkpoint by name, their kind, their epoch, and the hash of their file."""
+
+    values: Mapping[str, Tensor]
+    kind: Weights
+    epoch: int
+    sha256: str
+
+
+def read_weights(
+    record: RunRecord,
+    when: When = "best",
+    weights: Weights | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    pattern: Pattern | None = None,
+) -> SavedWeights:
+    """The weights of a run, chosen as in :func:`restore`; ``pattern`` is what they must match."""
+    checkpoints = Checkpoints(record.checkpoints, record.identity, pattern)
     checkpoint = checkpoints.newest(note)
     if checkpoint is None:
         raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
@@ -82,10 +104,11 @@ def restore(
     if saved is None:
         raise InvalidValue(
             f"{record.folder}: has no averaged weights (train.averaging = "
-            f"{config.train.averaging!r}). Use the raw weights."
+            f"{record.config.train.averaging!r}). Use the raw weights."
         )
-    load_weights(own, saved)
-    return Restored(model.eval(), vocab, config, checkpoint.manifest.epoch, weights)
+    manifest = checkpoint.manifest
+    file = WEIGHTS if weights == "raw" else AVERAGE
+    return SavedWeights(saved, weights, manifest.epoch, manifest.files[file])
 
 
 def _observation(record: RunRecord) -> Observation:

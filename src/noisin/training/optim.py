@@ -33,6 +33,12 @@ def adamw(parameters: Parameters, lr: float, **options: Any) -> torch.optim.Adam
     return torch.optim.AdamW(given, lr, **_fastest(given, lr), **options)
 
 
+def adam(parameters: Parameters, lr: float, **options: Any) -> torch.optim.Adam:
+    """``torch.optim.Adam``, fused where torch supports it."""
+    given = _checked("adam", parameters, {"lr": lr, **options})
+    return torch.optim.Adam(given, lr, **_fastest(given, lr), **options)
+
+
 def _checked(name: str, parameters: Parameters, options: dict[str, Any]) -> list[Any]:
     """The parameters as a list, or raise; torch itself checks the values of options."""
     if isinstance(parameters, Tensor):
@@ -62,6 +68,22 @@ def _fastest(parameters: list[Any], lr: object) -> dict[str, Any]:
 
 
 def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """SGD or AdamW over all weights, as configured."""
-    kind = sgd if config.optimizer == "sgd" else adamw
-    return kind(model.parameters(), config.lr, weight_decay=config.weight_decay)
+    """The optimizer of all weights, as configured."""
+    decay = {"weight_decay": config.weight_decay}
+    if config.optimizer == "sgd":
+        return sgd(model.parameters(), config.lr, **decay)
+    kind = adamw if config.optimizer == "adamw" else adam
+    betas = (config.beta1, 0.999)
+    return kind(model.parameters(), config.lr, betas=betas, **decay)
+
+
+@torch.no_grad()
+def shrink(parameters: list[Tensor], share: float) -> None:
+    """Subtract a share of each weight, ``w -= share · w``: decay that is not multiplied by lr.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([4.0]))
+    >>> shrink([weight], 0.25)
+    >>> weight.item()
+    3.0
+    """
+    torch._foreach_add_(parameters, parameters, alpha=-share)

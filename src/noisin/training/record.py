@@ -3,8 +3,8 @@
 ``config.json``
     All settings, from which the run can be repeated.
 ``environment.json``
-    Versions, processor, threads, hashes of the data and the vocabulary, and the unit of the
-    scores.
+    Versions, processor, threads, the unit of the scores, and hashes of the data, the vocabulary and
+    the weights that the run started from, if they are another run's.
 ``vocabulary.json``
     The words, so that the model can be used without the data.
 ``metrics.jsonl``
@@ -36,7 +36,7 @@ from noisin.training.config import RunConfig
 from noisin.training.reading import LARGEST_FILE, mismatch, parse_json, read_object
 from noisin.training.runtime.environment import require_threads
 
-HASHED = ("data", "vocabulary")  # entries of environment.json that have a sha256
+HASHED = ("data", "vocabulary", "start")  # entries of environment.json that have a sha256
 TIMES = ("seconds", "tokens_per_second")  # entries of metrics that differ between equal runs
 
 

@@ -79,6 +79,12 @@ def refuse_another(record: RunRecord, config: RunConfig, now: Mapping[str, str],
             f"the same settings to continue it, or another folder."
         )
     for name in now:
+        if name == "start" and before.get(name) != now[name]:
+            raise InvalidValue(
+                f"training: {record.folder} contains a run that started from other weights: their "
+                f"file has the sha256 {before.get(name)}, and that of {config.train.start} is now "
+                f"{now[name]}. Restore that run, or use another folder."
+            )
         if before.get(name) != now[name]:
             raise InvalidValue(
                 f"training: {record.folder} contains a run on other data: its {name} has the "
@@ -139,9 +145,14 @@ def _check_metrics(state: TrainState, record: RunRecord) -> None:
         )
 
 
-def write_record(record: RunRecord, config: RunConfig, task: Task, state: TrainState) -> None:
-    """Create the record, or truncate it to where the run continues."""
-    now = _surroundings(torch.get_num_threads(), config, task)
+def write_record(
+    record: RunRecord, config: RunConfig, task: Task, state: TrainState, start: Mapping[str, Any]
+) -> None:
+    """Create the record, or truncate it to where the run continues.
+
+    ``start`` is the entry of the weights that the run starts from, if they are another run's.
+    """
+    now = {**_surroundings(torch.get_num_threads(), config, task), **start}
     for name, content in getattr(task, "files", {}).items():
         record.write(name, content)
     if state.step == 0:

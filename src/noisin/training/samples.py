@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from torch import Tensor
 
 from noisin.data import Batch
+from noisin.errors import Unsupported
 from noisin.models import Loss
-from noisin.models.base import State
+from noisin.models.base import State, mean_over_scored
 from noisin.recurrent.samples import offered
 
 
 def loss(model: Any, batch: Batch, state: State, K: int) -> Loss:
     """The loss of K samples of a batch."""
     return model.loss(_asked(model, batch, K), state, **_samples(model, K))  # type: ignore[no-any-return]
+
+
+def losses(model: Any, batch: Batch, state: State, K: int) -> Loss:
+    """The loss of K samples with the nll of each target, ``(T, K·N)``.
+
+    A model whose ``loss`` takes ``each`` computes it with its terms. Of any other model, the loss
+    is that of its ``log_prob``.
+    """
+    if "each" in inspect.signature(model.loss).parameters:
+        found: Loss = model.loss(_asked(model, batch, K), state, each=True, **_samples(model, K))
+        return found
+    if getattr(model, "terms", ()):
+        raise Unsupported(
+            f"training: this objective needs -log p of each target together with the terms of "
+            f"{type(model).__name__}, whose loss does not take each=True. Accept that argument "
+            f"and return Loss(..., nll=nll), or train without terms."
+        )
+    log_p, state = log_prob(model, batch, state, K)
+    copies = batch.repeat(K)
+    return Loss(mean_over_scored(-log_p, copies), copies.count, state=state, nll=-log_p)
 
 
 def log_prob(

@@ -31,19 +31,21 @@ class Schedule:
         lr: the learning rate of the next epoch.
         averaging: whether the weights are being averaged.
         history: the deciding score on valid of every epoch, in nats per target: that of the raw
-            weights or, with ``nt`` once averaging has started, that of the average.
+            weights or, where :func:`average_decides`, that of the average if there is one.
         bests: the best epoch of the raw weights, and that of their average if there is one.
+        waited: epochs without a new minimum since the last one, or since lr was divided.
     """
 
     lr: float
     averaging: bool
     history: list[float] = field(default_factory=list)
     bests: dict[Weights, BestEpoch] = field(default_factory=dict)
+    waited: int = 0
 
     @classmethod
     def start(cls, train: TrainConfig) -> Self:
         """The schedule before the first epoch."""
-        return cls(lr=train.lr, averaging=train.averaging == "from_start")
+        return cls(lr=train.lr, averaging=train.averaging in ("from_start", "two_tailed"))
 
     @property
     def best_weights(self) -> Weights:
@@ -56,9 +58,10 @@ class Schedule:
     def judge(self, train: TrainConfig, raw: float, averaged: float | None) -> list[Weights]:
         """Process the scores on valid after an epoch; return the weights that have a new best.
 
-        If the deciding score is not a new minimum, the learning rate is divided by ``lr_decay``.
-        With ``nt``, averaging starts when it exceeds the minimum of all but the last ``nt_window``
-        epochs.
+        After ``lr_patience`` epochs in a row whose deciding score is not a new minimum, the
+        learning rate is divided by ``lr_decay``; with ``lr_decay_after``, after every epoch from
+        that one on. With ``nt``, averaging starts when the score exceeds the minimum of all but
+        the last ``nt_window`` epochs.
 
         >>> train = TrainConfig(averaging="nt", nt_window=2)
         >>> schedule = Schedule.start(train)
@@ -73,14 +76,31 @@ class Schedule:
         """
         values: dict[Weights, float | None] = {"raw": raw, "averaged": averaged}
         improved = [weights for weights, value in values.items() if self._note(weights, value)]
-        decides = averaged if train.averaging == "nt" and averaged is not None else raw
-        if not decides < min(self.history, default=math.inf):  # true for NaN
+        decides = averaged if average_decides(train) and averaged is not None else raw
+        if self._is_time_to_divide(train, decides):
             self.lr /= train.lr_decay
-        earlier = self.history[: -train.nt_window]
-        if train.averaging == "nt" and earlier and decides > min(earlier):
-            self.averaging = True
         self.history.append(decides)
+        if train.averaging == "nt" and self._is_not_monotone(train.nt_window):
+            self.averaging = True
         return improved
+
+    def _is_time_to_divide(self, train: TrainConfig, decides: float) -> bool:
+        """Whether to divide the learning rate after an epoch with this score."""
+        if train.lr_decay_after is not None:
+            return len(self.history) + 1 >= train.lr_decay_after
+        self.waited += 1
+        if decides < min(self.history, default=math.inf):  # false for NaN
+            self.waited = 0
+        if self.waited < train.lr_patience:
+            return False
+        self.waited = 0
+        return True
+
+    def _is_not_monotone(self, window: int) -> bool:
+        """Whether the last score exceeds the minimum of all but the ``window`` before it."""
+        *before, last = self.history
+        earlier = before[:-window]
+        return bool(earlier) and last > min(earlier)
 
     def _note(self, weights: Weights, value: float | None) -> bool:
         """Store a score if it is the lowest of these weights so far; return whether it is."""
@@ -91,9 +111,16 @@ class Schedule:
         return True
 
     def out_of_patience(self, train: TrainConfig) -> bool:
-        """Whether neither the raw weights nor their average have improved within the patience."""
+        """Whether neither the raw weights nor their average have improved within the patience.
+
+        With ``nt_patience``: whether the deciding score is worse than the minimum of all but the
+        last so many epochs, at which the fine-tuning of AWD-LSTM stops.
+        """
         latest = max((best.epoch for best in self.bests.values()), default=0)
-        return train.patience is not None and len(self.history) - latest >= train.patience
+        if train.patience is not None and len(self.history) - latest >= train.patience:
+            return True
+        window = train.nt_patience
+        return window is not None and bool(self.history) and self._is_not_monotone(window)
 
     def state_dict(self) -> dict[str, Any]:
         """The state as plain types."""
@@ -105,6 +132,15 @@ class Schedule:
         state = dict(state)
         bests = {weights: BestEpoch(*best) for weights, best in state.pop("bests").items()}
         return cls(**state, bests=bests)
+
+
+def average_decides(train: TrainConfig) -> bool:
+    """Whether the score of the average, once there is one, decides in place of the raw weights'.
+
+    It does not where averaging is from the first step, as the paper's: the mean of all iterates is
+    worse at first. In fine-tuning, all of them are near the minimum.
+    """
+    return train.averaging in ("nt", "two_tailed") or train.start is not None
 
 
 def in_nats(state: Mapping[str, Any]) -> dict[str, Any]:

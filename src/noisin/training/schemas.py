@@ -66,6 +66,7 @@ class MetricsLine(_Schema):
     valid: RecordedScore
     valid_averaged: RecordedScore
     terms: dict[str, Signed] = {}
+    measured: dict[str, Signed] = {}
     lr: Amount = None
     noise_std: Amount = None
     seconds: Amount = None
@@ -112,6 +113,7 @@ class Environment(_Schema):
 
     data: HashedSource = HashedSource(sha256="")
     vocabulary: HashedSource = HashedSource(sha256="")
+    start: HashedSource = HashedSource(sha256="")
     unit: RecordedUnit = RecordedUnit(name="perplexity", per="word")
     resumed: list[dict[str, Any]] = []
 

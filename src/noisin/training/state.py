@@ -21,6 +21,11 @@ from noisin.training.optim import build_optimizer
 from noisin.training.runtime.device import random_state, rewind
 from noisin.training.schedule import Schedule
 from noisin.training.schedule import Weights as Kind
+from noisin.training.two_tailed import TwoTailedAverage
+
+AVERAGES = {"two_tailed": TwoTailedAverage}
+
+MEASURED = "measured."  # before the name of a sum that is not minimised
 
 
 class TrainState:
@@ -45,10 +50,11 @@ class TrainState:
         assert isinstance(model, Trainable)
         self.model: Any = model.to(device)
         self.device = device
-        self.parameters = list(model.parameters())
+        self.parameters: list[Tensor] = list(model.parameters())
+        self._new_average = AVERAGES.get(train.averaging, Average)
         self.optimizer = build_optimizer(train, model)
         self.schedule = Schedule.start(train)
-        self.average: Average | None = None
+        self.average: Average | TwoTailedAverage | None = None
         self.carried: Any = None
         self.epoch = self.stop = self.step = self.tokens = self.scored = self.offset = 0
         self.best: Mapping[Kind, int] = {}
@@ -63,10 +69,11 @@ class TrainState:
         """Nats and terms per target of this epoch so far, with noise and dropout on."""
         return {name: float(total) / max(1, self.scored) for name, total in self.sums.items()}
 
-    def average_if_due(self) -> None:
-        """Start averaging if the schedule has decided so."""
+    def average_if_due(self) -> Average | TwoTailedAverage | None:
+        """Start averaging if the schedule has decided so; return the average, if any."""
         if self.schedule.averaging and self.average is None:
-            self.average = Average(self.parameters)
+            self.average = self._new_average(self.parameters)
+        return self.average
 
     @property
     def position(self) -> tuple[int, int]:
@@ -84,11 +91,11 @@ class TrainState:
             self.sums[name].add_(mean, alpha=targets)
         self.scored += targets
 
-    def advance(self, batch: Batch, targets: int) -> None:
+    def advance(self, batch: Batch) -> None:
         """Count a batch as processed."""
         self.stop = batch.stop
         self.step += 1
-        self.tokens += targets
+        self.tokens += batch.count
 
     def next_epoch(self) -> None:
         """Count an epoch; the next one starts at the beginning of the data, from zero states."""
@@ -116,13 +123,16 @@ class TrainState:
         ``seconds`` is the time of all sessions, and ``carried`` the state of all columns.
         """
         counters = {name: getattr(self, name) for name in _COUNTERS}
+        average = {} if self.average is None else self.average.state_dict()
+        tail = {name: average[name] for name in average.keys() - {"count", "means"}}
         return {
             **counters,
+            **({"tail": tail} if tail else {}),
             "seconds": seconds,
             "sums": dict(self.sums),
             "carried": states.detach(carried),
             "optimizer": self.optimizer.state_dict(),
-            "average": 0 if self.average is None else self.average.count,
+            "average": average.get("count", 0),
             "schedule": self.schedule.state_dict(),
             "generators": random_state(self.device),
         }
@@ -141,11 +151,12 @@ class TrainState:
         load_weights(self.weights(), checkpoint.weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule = Schedule.from_state_dict(state["schedule"])
-        self.average = Average(self.parameters) if self.schedule.averaging else None
-        if self.average is not None:
-            average = checkpoint.average or {}
-            means = [average[name] for name in self.weights()] if state["average"] else []
-            self.average.load_state_dict({"count": state["average"], "means": means})
+        self.average = None
+        if (average := self.average_if_due()) is not None:
+            by_name = checkpoint.average or {}
+            means = [by_name[name] for name in self.weights()] if state["average"] else []
+            tail = state.get("tail", {})
+            average.load_state_dict({"count": state["average"], "means": means, **tail})
         self.carried = states.to(state["carried"], self.device)
         self.sums = {name: total.to(self.device) for name, total in state["sums"].items()}
         for name in (*_COUNTERS, "seconds"):
@@ -158,10 +169,25 @@ _COUNTERS = ("epoch", "stop", "step", "tokens", "scored", "offset", "cut")
 
 
 def means_of(loss: Loss) -> dict[str, Tensor]:
-    """The nats and the terms of a batch, per target, detached."""
-    return {"nats": loss.mean.detach().double()} | {
-        name: term.detach().double() for name, term in loss.terms.items()
+    """The nats, the terms and what else was measured of a batch, per target, detached."""
+    measured = {f"{MEASURED}{name}": mean for name, mean in loss.measured.items()}
+    means = {"nats": loss.mean, **loss.terms, **measured}
+    return {name: mean.detach().double() for name, mean in means.items()}
+
+
+def recorded_means(means: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """The terms, and what else was measured, as a line of metrics has them; not the nats.
+
+    >>> recorded_means({"nats": 4.5, "ar": 0.1, "measured.effective_samples": 1.5})
+    {'terms': {'ar': 0.1}, 'measured': {'effective_samples': 1.5}}
+    """
+    measured = {
+        name.removeprefix(MEASURED): mean
+        for name, mean in means.items()
+        if name.startswith(MEASURED)
     }
+    terms = {n: m for n, m in means.items() if n != "nats" and not n.startswith(MEASURED)}
+    return ({"terms": terms} if terms else {}) | ({"measured": measured} if measured else {})
 
 
 def load_weights(weights: Weights, saved: Weights) -> None:

@@ -16,23 +16,23 @@ the task from a config.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from noisin._util import arguments, products, states
+from noisin._util import arguments, products
 from noisin._util.lock import locked
 from noisin.data import Batch
 from noisin.errors import InvalidType, Unsupported
-from noisin.models import Loss, Trainable
+from noisin.models import Trainable
 from noisin.tasks import Score, Task
 from noisin.tasks.base import Split, first_batch, name_of, splits_of
-from noisin.training import resume, samples
+from noisin.training import resume
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.conclusion import recorded, summarize
 from noisin.training.config import RunConfig, TrainConfig
@@ -44,7 +44,6 @@ from noisin.training.runtime.clock import Clock
 from noisin.training.runtime.device import (
     find_device,
     own_random_stream,
-    random_state,
     rewind,
     use_threads,
 )
@@ -54,7 +53,9 @@ from noisin.training.runtime.signals import Interrupted, caught
 from noisin.training.runtime.tensorboard import Board
 from noisin.training.runtime.workers import Workers
 from noisin.training.schedule import Weights
-from noisin.training.state import TrainState, means_of
+from noisin.training.starting import initial_weights
+from noisin.training.state import TrainState, recorded_means
+from noisin.training.step import Gradient, Stepper
 
 CHECK_EVERY = 20  # steps between two checks of the loss if a check has to wait for the device
 LIMITS = (None, "tokens", "minutes")  # limits that can cut an epoch short
@@ -116,6 +117,7 @@ class Trainer:
             self.train, model, task, threads=self.threads, device=self.device
         )
         self.task, self.noise = task, noise
+        self.stepper = Stepper(self.train, self.workers, self.config.seed)
         device = find_device(self.config.device)
         with ExitStack() as stack:
             with self.workers.main_first():
@@ -124,7 +126,8 @@ class Trainer:
                     stack.enter_context(locked(self.record.folder))
                 stack.enter_context(own_random_stream(device))
                 self.flag = stack.enter_context(caught())
-                self.identity = resume.identity(self.config, task)
+                self.initial = initial_weights(self.train.start, self.record, task)
+                self.identity = resume.identity(self.config, task) | self.initial.identity
                 resume.refuse_another(self.record, self.config, self.identity, name_of(task))
             first = first_batch(task)
             rows = first.x.shape[1] * self.train.K
@@ -138,6 +141,7 @@ class Trainer:
 
     def _start(self, model: nn.Module, first: Batch, device: torch.device) -> TrainState:
         """The initial state of the run, or that of its newest checkpoint."""
+        self.initial.load(model)
         state = TrainState(model, self.train, device)
         pattern = state.pattern(first, self.train.K)
         self.checkpoints = Checkpoints(self.record.checkpoints, self.identity, pattern)
@@ -159,7 +163,7 @@ class Trainer:
                 f"and cannot be continued. Start again in another folder with the larger limit."
             )
         if self.workers.main:
-            resume.write_record(self.record, self.config, self.task, state)
+            resume.write_record(self.record, self.config, self.task, state, self.initial.entry)
         return state
 
     def _train(self, state: TrainState) -> None:
@@ -212,45 +216,18 @@ class Trainer:
             self._after_step(state)
 
     def _step(self, state: TrainState, batch: Batch) -> None:
-        """One training step: loss, gradient, clipping, update, average."""
-        mine = self.workers.share(state.model, batch)
-        carried = states.detach(state.carried) if batch.carries else None
-        forward = partial(samples.loss, state.model, mine.to(state.device), carried, self.train.K)
-        drawn_from = random_state(state.device)
-        loss: Loss = forward()
-        state.carried = loss.state if batch.carries else None
-        state.optimizer.zero_grad()
-        targets, means = batch.count, means_of(loss)
-        weight = self.workers.weight(mine.count, targets)
-        torch.autograd.backward(loss.objective if weight == 1 else weight * loss.objective)
-        gradients = [p.grad for p in state.parameters if p.grad is not None]
-        self.workers.average([*gradients, *(mean.mul_(weight) for mean in means.values())])
-        norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
-        if self.train.clip:
-            clip = torch.nn.utils.clip_grads_with_norm_
-            clip(state.parameters, self.train.clip, norm, foreach=True)
-        state.count(means, targets)
-        self._check_finite(state, norm, forward, drawn_from)
-        for group in state.optimizer.param_groups:
-            group["lr"] = state.schedule.lr * batch.lr_scale
-        state.optimizer.step()
-        if state.average is not None:
-            state.average.update()
-        state.advance(batch, targets)
+        """One training step."""
+        gradient = self.stepper.gradient(state, batch)
+        self._check_finite(state, gradient)
+        self.stepper.update(state, batch)
 
-    def _check_finite(
-        self,
-        state: TrainState,
-        norm: Tensor,
-        forward: Callable[[], Any],
-        drawn_from: Mapping[str, Tensor],
-    ) -> None:
+    def _check_finite(self, state: TrainState, gradient: Gradient) -> None:
         """Stop before a non-finite value reaches the weights, or soon after on a device."""
         if state.device.type != "cpu" and state.step % CHECK_EVERY:
             return
-        if not (sum(state.sums.values()) + norm).isfinite():
-            rewind(drawn_from, state.device)  # the batch again, with the same noise
-            raise self._diverged(state, state.step + 1, trace(state.model, forward))
+        if not (sum(state.sums.values()) + gradient.norm).isfinite():
+            rewind(gradient.drawn_from, state.device)  # the batch again, with the same noise
+            raise self._diverged(state, state.step + 1, trace(state.model, gradient.forward))
 
     def _diverged(self, state: TrainState, step: int, where: str) -> Diverged:
         numbers = self.checkpoints.numbers()
@@ -301,15 +278,14 @@ class Trainer:
     def _validate(self, state: TrainState) -> dict[str, Any]:
         """End an epoch: evaluate, update the schedule, record the metrics, save."""
         noise, means = self.noise.noise(state.epoch), state.means
-        train = Score(means.pop("nats"), state.scored)
+        train = Score(means["nats"], state.scored)
         valid = self._score(state, "valid")
         for split, score in (("train", train), ("valid", valid)):
             if not math.isfinite(score.nats):
                 raise self._diverged(state, state.step, f"measured on {split}")
         averaged = None
         if state.average is not None:
-            with state.average.applied():
-                averaged = self._score(state, "valid")
+            averaged = state.average.scored(partial(self._score, state, "valid"), valid)
         clean = self._score(state, "train_clean") if self._has("train_clean") else None
         metrics: dict[str, Any] = {
             "epoch": state.epoch + 1,
@@ -321,7 +297,7 @@ class Trainer:
             "train_clean": recorded(clean),
             "valid": recorded(valid),
             "valid_averaged": recorded(averaged),
-            **({"terms": means} if means else {}),
+            **recorded_means(means),
             "seconds": round(self.clock.seconds, 3),
             "tokens_per_second": round(self.clock.speed(state.tokens), 1),
         }

@@ -8,6 +8,8 @@ from noisin.training.config.model import ModelConfig as ModelConfig
 from noisin.training.config.model import ZoneoutConfig as ZoneoutConfig
 from noisin.training.config.noise import NoiseConfig as NoiseConfig
 from noisin.training.config.noise import ScheduleConfig as ScheduleConfig
+from noisin.training.config.objective import FraternalConfig as FraternalConfig
+from noisin.training.config.objective import ImportanceConfig as ImportanceConfig
 from noisin.training.config.own import OwnConfig as OwnConfig
 from noisin.training.config.run import LARGEST_SEED as LARGEST_SEED
 from noisin.training.config.run import RunConfig as RunConfig

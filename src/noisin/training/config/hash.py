@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from noisin._util.settings import leave_out
 
 _WITHOUT_EFFECT = {"data": {"folder"}, "train": {"save_minutes", "save_steps", "tensorboard"}}
-_LIMITS = {"epochs", "tokens", "minutes", "patience"}
+_LIMITS = {"epochs", "tokens", "minutes", "patience", "nt_patience"}
 
 # Optional settings by dotted name, with the value that means "off". With that value they are left
 # out of the hash and of config.json, so that runs from before a setting existed keep their
@@ -26,6 +26,16 @@ ABSENT: dict[str, Any] = {
     "model.dropout.words_shared": False,
     "model.head": None,
     "train.terms": {},
+    "train.importance": None,
+    "train.fraternal": None,
+    "train.partial_shuffle": False,
+    "train.state_reset": 0.0,
+    "train.beta1": 0.9,
+    "train.lr_patience": 1,
+    "train.lr_decay_after": None,
+    "train.shrink": 0.0,
+    "train.start": None,
+    "train.nt_patience": None,
     "own": None,
 }
 

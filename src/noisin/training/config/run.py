@@ -140,7 +140,7 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
                     "'last' and noise.share = 'step': the penalty exists only for such noise.",
                 )
             )
-    if noise is None and train.K > 1:
+    if noise is None and train.K > 1 and train.objective != "importance":  # of dropout
         found.append(("train.K", f"must be 1 if no noise is drawn, got {train.K}."))
     if noise is not None and noise.site == "state" and model.cell != "gru":
         found.append(("noise.site", "must be read: state is for model.cell = 'gru' only."))
@@ -159,7 +159,8 @@ def _task_problems(config: RunConfig) -> list[Problem]:
     row = config.data.task_row
     if config.own is not None or row is None or row.words:
         return []
-    name, found = config.data.task or task_of(config.data.name), []
+    name = config.data.task or task_of(config.data.name)
+    found: list[Problem] = []
     if config.model.tied:
         found.append(
             (
@@ -171,6 +172,10 @@ def _task_problems(config: RunConfig) -> list[Problem]:
     if config.model.dropout.words:
         what = f"must be 0 for {name}, which has no words, got {config.model.dropout.words:g}."
         found.append(("model.dropout.words", what))
+    for setting in ("partial_shuffle", "state_reset"):
+        if getattr(config.train, setting):
+            what = "must be left out for {}, whose batches are whole pieces in random order."
+            found.append((f"train.{setting}", what.format(name)))
     return found
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import os
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from noisin.models.names import TERMS
 from noisin.training.config.choice import Frozen, OneOf
 from noisin.training.config.model import LARGEST
+from noisin.training.config.objective import (
+    SECTIONS,
+    FraternalConfig,
+    ImportanceConfig,
+    ObjectiveName,
+    completed,
+    objective_problems,
+)
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
 _TERM = OneOf(TERMS)
@@ -27,7 +36,23 @@ class TrainConfig(Section):
         default=False,
         description="Windows of random length around bptt; lr is scaled in proportion.",
     )
-    optimizer: Literal["sgd", "adamw"] = Field(default="sgd", description="The optimizer.")
+    partial_shuffle: bool = Field(
+        default=False,
+        description="Rotate each column of text at a random row in every epoch.",
+    )
+    state_reset: Number = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Probability that a batch starts from a zero state in place of the carried.",
+    )
+    optimizer: Literal["sgd", "adamw", "adam"] = Field(
+        default="sgd",
+        description="The optimizer; adam adds weight_decay to the gradient, adamw does not.",
+    )
+    beta1: Number = Field(
+        default=0.9, ge=0, lt=1, description="Of adam and adamw; 0 is without momentum (rmsprop)."
+    )
     lr: Number = Field(
         default=30.0, gt=0, description="The initial learning rate, for the mean loss per word."
     )
@@ -36,27 +61,57 @@ class TrainConfig(Section):
         ge=1,
         description="lr is divided by this after an epoch that is not the best so far.",
     )
+    lr_patience: Whole = Field(
+        default=1,
+        ge=1,
+        description="lr is divided after so many epochs in a row that are not the best so far.",
+    )
+    lr_decay_after: Whole | None = Field(
+        default=None,
+        ge=1,
+        description="Divide lr by lr_decay after this and every later epoch, best or not.",
+    )
     weight_decay: Number = Field(default=0.0, ge=0, description="Decay of the weights.")
+    shrink: Number = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of each weight that every update subtracts, whatever lr is.",
+    )
     clip: Number = Field(
         default=0.25, ge=0, description="Largest norm of the gradient; 0 is no limit."
     )
-    averaging: Literal["none", "from_start", "nt"] = Field(
+    averaging: Literal["none", "from_start", "nt", "two_tailed"] = Field(
         default="from_start",
-        description="Average of the weights over the steps: none, from the first step, or from "
-        "when validation stops improving (nt, the non-monotone trigger).",
+        description="Average of the weights over the steps: none; from the first step; from when "
+        "validation stops improving (nt, the non-monotone trigger); or over as many of the last "
+        "steps as validation prefers (two_tailed).",
     )
     nt_window: Whole = Field(
         default=5, ge=1, description="Epochs that the trigger of nt looks back."
     )
-    objective: Literal["noise", "penalty"] = Field(
+    objective: ObjectiveName = Field(
         default="noise",
-        description="Train with noise, or without it and with its explicit regularizer added.",
+        description="Train with noise; without it and with its explicit regularizer added "
+        "(penalty); on the likelihood averaged over K samples (importance); or on two passes that "
+        "should agree (fraternal).",
+    )
+    importance: ImportanceConfig | None = Field(
+        default=None, description="The importance-weighted objective; off by default."
+    )
+    fraternal: FraternalConfig | None = Field(
+        default=None, description="Fraternal dropout; off by default."
     )
     terms: dict[str, Annotated[Number, Field(ge=0)]] = Field(
         default=Frozen(),
         description="Penalties added to the loss, each with its weight.",
     )
     K: Whole = Field(default=1, ge=1, le=LARGEST, description="Noise samples per word and step.")
+    start: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The folder of a run whose best weights to start from, as in fine-tuning.",
+    )
     epochs: Whole = Field(default=200, ge=1, description="Stop after this many epochs.")
     tokens: Whole | None = Field(default=None, ge=1, description="Stop after this many tokens.")
     minutes: Number | None = Field(default=None, gt=0, description="Stop after this many minutes.")
@@ -64,6 +119,12 @@ class TrainConfig(Section):
         default=None,
         ge=1,
         description="Stop after this many epochs without a new best, of raw or averaged weights.",
+    )
+    nt_patience: Whole | None = Field(
+        default=None,
+        ge=1,
+        description="Stop once the score on valid is worse than the best of all but the last so "
+        "many epochs.",
     )
     eval_batch_size: Whole = Field(
         default=10, ge=1, le=LARGEST, description="Columns in evaluation."
@@ -79,6 +140,14 @@ class TrainConfig(Section):
     )
     tensorboard: bool = Field(default=False, description="Also write metrics for TensorBoard.")
 
+    _complete = model_validator(mode="before")(staticmethod(completed))
+
+    @field_validator("start")
+    @classmethod
+    def _is_one_folder(cls, start: str | None) -> str | None:
+        """``runs/base/`` and ``./runs/base`` are the same folder, and have the same hash."""
+        return None if start is None else os.path.normpath(start)
+
     @field_validator("terms")
     @classmethod
     def _are_known(cls, terms: dict[str, float]) -> dict[str, float]:
@@ -87,10 +156,21 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        if self.optimizer == "adamw" and self.lr > 1:
-            raise InvalidConfig(
-                [("lr", f"must be 1 or less with adamw, got {self.lr:g}. 0.001 is common.")]
+        sections: dict[str, Any] = {name: getattr(self, name) for name in SECTIONS}
+        found = objective_problems(self.objective, sections, self.K)
+        if self.optimizer != "sgd" and self.lr > 1:
+            what = f"must be 1 or less with {self.optimizer}, got {self.lr:g}. 0.001 is common."
+            found.append(("lr", what))
+        if self.optimizer == "sgd" and self.beta1 != type(self).model_fields["beta1"].default:
+            found.append(("beta1", "must be left out with sgd: it is of adam and adamw."))
+        if self.lr_decay_after is not None and self.lr_patience > 1:
+            found.append(
+                (
+                    "lr_patience",
+                    f"must be 1 with lr_decay_after, got {self.lr_patience}: lr is divided after "
+                    f"every epoch, best or not. Use one of them.",
+                )
             )
-        if self.objective == "penalty" and self.K > 1:
-            raise InvalidConfig([("K", f"must be 1 if no noise is drawn, got {self.K}.")])
+        if found:
+            raise InvalidConfig(found)
         return self

@@ -1,0 +1,166 @@
+"""A run that starts from the best weights of another: exactly those, recorded, and left alone."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noisin.errors import InvalidValue
+from noisin.training import RunRecord, restore
+from noisin.training.state import TrainState
+from tests.training import toy
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("base") / "run"
+    toy.fit(out, train={"epochs": 2})
+    return out
+
+
+def tuning(base: Path, **train: Any) -> dict[str, Any]:
+    """Fine-tuning as AWD-LSTM does it: averaged from the first step, with a constant rate."""
+    plain = {"start": str(base), "averaging": "from_start", "lr_decay": 1.0, "nt_patience": 2}
+    return {"train": {**plain, "epochs": 3, "save_steps": 4, **train}}
+
+
+def content(folder: Path) -> dict[str, str]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_it_starts_from_exactly_those_weights(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first: list[dict[str, torch.Tensor]] = []
+    advance = TrainState.next_sums
+
+    def noted(self: TrainState) -> None:
+        if not first:
+            first.append({name: w.detach().clone() for name, w in self.weights().items()})
+        advance(self)
+
+    monkeypatch.setattr(TrainState, "next_sums", noted)
+    before, other = content(base), toy.fit(tmp_path / "run", **tuning(base), seed=7)
+    assert content(base) == before
+    best = restore(RunRecord(base))
+    expected = dict(best.model.named_parameters())
+    assert first[0].keys() == expected.keys()
+    assert all(torch.equal(first[0][name], expected[name]) for name in expected)
+    facts = other.environment["start"]
+    file = {"raw": "weights", "averaged": "average"}[best.weights]
+    known = toy.manifest(base, (RunRecord(base).summary or {})["best"]["checkpoint"])["files"]
+    assert facts["sha256"] == known[f"{file}.safetensors"]
+    assert (facts["weights"], facts["epoch"]) == (best.weights, best.epoch)
+    assert other.identity["start"] == facts["sha256"]
+    assert restore(other).epoch <= 3
+    assert [line["valid_averaged"] is not None for line in other.metrics] == [True] * 3
+    assert other.metrics[0]["valid_averaged"]["nats"] < RunRecord(base).metrics[0]["valid"]["nats"]
+
+
+@pytest.mark.parametrize("event", [8, 60])  # before the first checkpoint, and after it
+def test_a_run_that_was_killed_goes_on_in_the_same_bits(
+    event: int, base: Path, tmp_path: Path
+) -> None:
+    settings = toy.config(**tuning(base))
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert toy.run(whole, settings=settings).code == 0
+    kill = toy.signal_at(killed, event, signal.SIGKILL)
+    assert toy.run(killed, settings=settings, before=kill).code == -signal.SIGKILL
+    assert toy.run(killed, settings=settings) == toy.Outcome(0, "", [])
+    assert toy.result(killed) == toy.result(whole)
+
+
+def test_the_other_run_is_needed_only_at_the_start(base: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(base, copy)
+    settings = tuning(copy)
+    toy.fit(tmp_path / "run", **tuning(copy, epochs=1))
+    shutil.rmtree(copy)
+    assert len(toy.fit(tmp_path / "run", **settings).metrics) == 3
+    with pytest.raises(InvalidValue, match=r"train\.start = .*copy' is not a run"):
+        toy.fit(tmp_path / "new", **settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "message"),
+    [
+        ({"model": {"hidden_size": 7}}, None, r"fit the model: .* is \(.*6.*\) there and \(.*7"),
+        ({}, toy.corpus(words=9), "that run has another vocabulary"),
+    ],
+    ids=["shapes", "vocabulary"],
+)
+def test_weights_that_do_not_fit_are_refused(
+    changes: Any, text: Any, message: str, base: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        toy.fit(tmp_path / "run", text=text, **{**tuning(base), **changes})
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_other_weights_at_the_start_are_another_run(base: Path, tmp_path: Path) -> None:
+    copy, out = tmp_path / "copy", tmp_path / "run"
+    shutil.copytree(base, copy)
+    toy.fit(out, **tuning(copy, epochs=1))
+    shutil.rmtree(out / "checkpoints")
+    (out / "checkpoints").mkdir()
+    (out / "summary.json").unlink()
+    shutil.rmtree(copy)
+    toy.fit(copy, train={"epochs": 2}, seed=5)
+    with pytest.raises(InvalidValue, match="a run that started from other weights"):
+        toy.fit(out, **tuning(copy, epochs=1))
+
+
+def test_it_stops_by_the_non_monotone_rule(base: Path, tmp_path: Path) -> None:
+    """With a rate so large that every epoch is worse, after the window and two more."""
+    record = toy.fit(tmp_path, **tuning(base, lr=50.0, clip=5.0, nt_patience=1, epochs=9))
+    assert record.summary is not None
+    assert record.summary["ended"] == "patience"
+    scores = [line["valid_averaged"]["nats"] for line in record.metrics]
+    assert scores[-1] > min(scores[:-2])
+
+
+ALL: dict[str, Any] = {
+    "train": {"averaging": "two_tailed", "partial_shuffle": True, "state_reset": 0.3}
+    | {"optimizer": "adam", "lr": 0.01, "beta1": 0, "shrink": 1e-3, "lr_patience": 2}
+    | {"variable_length": True, "save_steps": 3, "epochs": 4}
+}
+
+
+@pytest.mark.parametrize("event", [75, 130])
+def test_two_tails_another_order_and_resets_after_a_kill(event: int, tmp_path: Path) -> None:
+    """All that is random is a function of seed, epoch and place; both averages are saved."""
+    settings = toy.config(**ALL)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert toy.run(whole, settings=settings).code == 0
+    kill = toy.signal_at(killed, event, signal.SIGKILL)
+    assert toy.run(killed, settings=settings, before=kill).code == -signal.SIGKILL
+    assert toy.run(killed, settings=settings) == toy.Outcome(0, "", [])
+    assert toy.result(killed) == toy.result(whole)
+    assert any(line["valid_averaged"] for line in toy.result(whole)["metrics"])
+
+
+def test_resets_are_as_frequent_as_asked_and_start_from_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from noisin.training.step import Stepper
+
+    states: list[bool] = []
+    found = Stepper._carried
+
+    def noted(self: Stepper, state: TrainState, batch: Any) -> Any:
+        carried = found(self, state, batch)
+        if state.carried is not None:
+            states.append(carried is None)
+        return carried
+
+    monkeypatch.setattr(Stepper, "_carried", noted)
+    toy.fit(tmp_path, train={"bptt": 1, "epochs": 3, "state_reset": 0.3, "clean_tokens": 0})
+    assert len(states) == 3 * 98
+    assert sum(states) / len(states) == pytest.approx(0.3, abs=0.1)
