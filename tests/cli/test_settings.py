@@ -21,11 +21,15 @@ SECTIONS = {
         "zoneout": {"p_h": 0.1},
         "gate_dropout": {"x": 0.1},
         "head": {"kind": "mine.heads:Head"},
+        "embedding_size": 3,
+        "projection": {"dropout": 0.1},
     },
+    "train": {"augmented_loss": {"gamma": 0.5}},
 }
 ALL = flat(RunConfig.parse(SECTIONS).model_dump(exclude={"own"}))
 OPEN = {"train.terms", "model.head"}  # settings of any name
 GIVEN = {"noise.gamma", "model.zoneout.p_h", "model.gate_dropout.x", "model.head.kind"}
+GIVEN |= {"model.embedding_size", "model.projection.dropout", "train.augmented_loss.gamma"}
 
 
 def test_every_setting_is_a_flag_and_in_the_help(

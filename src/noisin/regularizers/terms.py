@@ -21,11 +21,15 @@ class Trace:
         emitted: the outputs of the layers, ``(T, N, H)``, before dropout.
         read: the same after dropout; the last one is the input z of the head.
         head: the head.
+        memory: the memory of the head before the batch.
+        encoder: the encoder, such as the embedding of words.
     """
 
     emitted: tuple[Tensor, ...]
     read: tuple[Tensor, ...]
     head: Any
+    memory: Any = None
+    encoder: Any = None
 
 
 class Term(Protocol):

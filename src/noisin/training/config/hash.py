@@ -21,6 +21,11 @@ ABSENT: dict[str, Any] = {
     "model.zoneout": None,
     "model.gate_dropout": None,
     "model.head": None,
+    "model.last_size": None,
+    "model.output_bias": True,
+    "model.skip": False,
+    "model.projection": None,
+    "train.augmented_loss": None,
     "train.terms": {},
     "own": None,
 }
