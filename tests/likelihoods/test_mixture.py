@@ -79,7 +79,8 @@ def test_gradcheck(bias: bool, reduction: str) -> None:
 
     inputs = (latent, V, prior, *([b] if bias else []))
     assert torch.autograd.gradcheck(f, inputs)
-    assert torch.autograd.gradgradcheck(f, inputs)
+    if reduction == "mean":  # the others have the same second derivatives
+        assert torch.autograd.gradgradcheck(f, inputs)
 
 
 @pytest.mark.parametrize("frozen", [(0,), (1,), (3,), (4,), (0, 1, 3), (0, 1, 3, 4)])

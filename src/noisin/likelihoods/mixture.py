@@ -97,7 +97,7 @@ class _MixtureNLL(Function):
         if not any(needed):
             return reduced(_composed(latent, V, x, log_prior, bias, chunk_size), reduction)
         inputs = latent, V, bias, log_prior
-        nll, ctx.gradients = _nll_and_gradients(*inputs, x, ctx.options, needed)
+        nll, ctx.gradients = _nll_and_gradients(inputs, x, ctx.options, needed)
         return reduced(nll, reduction)
 
     @staticmethod
@@ -114,7 +114,7 @@ class _MixtureNLL(Function):
             gradients = _composed_gradients(grad, needed, inputs, x, *ctx.options)
             return *gradients, None, None, None
         if gradients is None:  # a second backward pass
-            _, gradients = _nll_and_gradients(*inputs, x, ctx.options, needed)
+            _, gradients = _nll_and_gradients(inputs, x, ctx.options, needed)
         for gradient in gradients:
             if gradient is not None:
                 gradient.mul_(grad)
@@ -122,15 +122,10 @@ class _MixtureNLL(Function):
 
 
 def _nll_and_gradients(
-    latent: Tensor,
-    V: Tensor,
-    bias: Tensor | None,
-    log_prior: Tensor,
-    x: Tensor,
-    options: tuple[int, Reduction],
-    needed: tuple[bool, ...],
+    inputs: Sequence[Any], x: Tensor, options: tuple[int, Reduction], needed: tuple[bool, ...]
 ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
     """The nll of each x, and the ``needed`` gradients of the reduced nll."""
+    latent, V, bias, log_prior = inputs
     K, (chunk_size, reduction) = log_prior.shape[-1], options
     tokens = max(1, chunk_size // K)
     rows_of_x = x.reshape(-1).long().repeat_interleave(K)
