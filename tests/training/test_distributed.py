@@ -180,6 +180,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "zoneout": {"model": {"dropout": {}, "zoneout": {"p_h": 0.2, "p_c": 0.3}}},
     "gate dropout": {"model": {"dropout": {}, "gate_dropout": {"x": 0.3, "h": 0.2}}},
     "padded batches of unequal sizes": toy_music.SETTINGS,
+    "mixture of softmaxes, skip, projection": {
+        "model": {"embedding_size": 4, "skip": True, "projection": {"dropout": 0.2}}
+        | {"head": {"kind": "mixture-of-softmaxes", "experts": 3, "dropout": 0.3}},
+    },
+    "pointer sentinel, K = 2": {
+        "model": {"head": {"kind": "pointer-sentinel", "window": 7}},
+        "train": {"K": 2},
+    },
 }
 
 

@@ -15,10 +15,14 @@ _SHOWN |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "em
 _SHOWN |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
 }
+_SHOWN |= {f"model.{name}" for name in ("last_size", "output_bias", "skip", "projection.dropout")}
 # What identifies your own model and task, beside the arguments of their constructors.
 _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
 _SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
-_SHOWN_SECTIONS = ("model.zoneout.", "model.gate_dropout.", "model.head.", "train.terms.")
+_SHOWN_SECTIONS = (
+    *("model.zoneout.", "model.gate_dropout.", "model.head."),
+    *("train.terms.", "train.augmented_loss."),
+)
 
 
 def task(config: RunConfig) -> str:
@@ -30,6 +34,9 @@ def task(config: RunConfig) -> str:
     'manual, Elman-sigmoid 1×650, not tied'
     >>> task(RunConfig.parse({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}))
     'manual, LSTM 2×650, head mine.heads:Mixture (experts 15)'
+    >>> model = {"embedding_size": 268, "skip": True, "projection": {"dropout": 0.3}}
+    >>> task(RunConfig.parse({"model": model}))
+    'manual, LSTM 2×650, embedding 268, skip connections, projection'
     """
     if (own := config.own) is not None:
         return f"{_name(own.task)}, {_name(own.model)}"
@@ -40,8 +47,15 @@ def task(config: RunConfig) -> str:
     parts.append(f"{_cell(model.cell)} {model.num_layers}×{model.hidden_size}")
     if model.embedding_size is not None:
         parts.append(f"embedding {model.embedding_size}")
-    if not model.tied:
-        parts.append("not tied")
+    if model.last_size is not None:
+        parts.append(f"last layer {model.last_size}")
+    structure = {
+        "not tied": not model.tied,
+        "no output bias": not model.output_bias,
+        "skip connections": model.skip,
+        "projection": model.projection is not None,
+    }
+    parts += [words for words, given in structure.items() if given]
     if model.head is not None:
         given = ", ".join(f"{name} {_shown(value)}" for name, value in model.head.arguments.items())
         parts.append(f"head {model.head.kind}" + (f" ({given})" if given else ""))
@@ -125,13 +139,21 @@ def regularizers(config: RunConfig) -> list[str]:
     >>> config = RunConfig.parse({"model": model, "train": {"terms": {"mine:Slow": 2}}})
     >>> regularizers(config)
     ['gate dropout 0.5/0.4', 'zoneout 0.025/0.25', 'mine:Slow 2']
+    >>> regularizers(RunConfig.parse({"train": {"augmented_loss": {"gamma": 0.65}}}))
+    ['augmented loss 0.65']
     """
     gates, zoneout = config.model.gate_dropout, config.model.zoneout
+    projection, augmented = config.model.projection, config.train.augmented_loss
     found = [dropout(config)] if has_dropout(config) else []
     if gates is not None:
         found.append(f"gate dropout {gates.x:g}/{gates.h:g}")
     if zoneout is not None:
         found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
+    if projection is not None and projection.dropout:
+        found.append(f"projection dropout {projection.dropout:g}")
+    if augmented is not None:
+        tau = "" if augmented.temperature == 20 else f" τ {augmented.temperature:g}"
+        found.append(f"augmented loss {augmented.gamma:g}{tau}{'' if augmented.detach else ' ∇'}")
     return found + [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin._util import arguments
+from noisin._util import arguments, checks
 from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.mixture import mixture_nll
@@ -58,8 +58,11 @@ class MixtureOfSoftmaxes(WordHead):
         name = "MixtureOfSoftmaxes"
         arguments.whole(f"{name}: in_features", in_features)
         arguments.whole(f"{name}: experts", experts)
+        checks.require_generator(name, generator)
+        if embedding is not None:
+            checks.require_real(name, embedding=embedding)
         if size is None:
-            size = in_features if embedding is None else embedding.shape[1]
+            size = in_features if embedding is None else embedding.shape[-1]
         arguments.whole(f"{name}: size", size)
         super().__init__(size, out_features, likelihood, bias, embedding)
         self.experts = experts

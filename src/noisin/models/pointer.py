@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin._util import arguments
+from noisin._util import arguments, checks
 from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.linear import linear_nll
@@ -68,6 +68,7 @@ class PointerSentinel(WordHead):
         name = "PointerSentinel"
         arguments.whole(f"{name}: in_features", in_features)
         arguments.whole(f"{name}: window", window, what="a whole number of words")
+        checks.require_generator(name, generator)
         super().__init__(in_features, out_features, likelihood, bias, embedding)
         self.window = window
         self.query = nn.Linear(in_features, in_features)

@@ -44,6 +44,8 @@ class WordHead(nn.Module):
                 f"{name}: predicts words, so the likelihood must be Categorical, got "
                 f"{likelihood!r:.60}. Use the linear head for other data."
             )
+        if embedding is not None:
+            checks.require_real(name, embedding=embedding)
         if embedding is not None and embedding.shape != (out_features, size):
             raise InvalidValue(
                 f"{name}: expected an embedding of shape {(out_features, size)}, got "
@@ -51,10 +53,17 @@ class WordHead(nn.Module):
             )
         if bias is not None:
             checks.require_real(name, bias=bias)
+        if bias is not None and bias.shape != (out_features,):
+            raise InvalidValue(
+                f"{name}: expected a bias of shape ({out_features},), got {tuple(bias.shape)}."
+            )
         self.likelihood = likelihood
         self.tied = embedding is not None
         own = torch.empty(out_features, size)
-        self.weight = nn.Parameter(own) if embedding is None else embedding
+        shared = embedding if isinstance(embedding, nn.Parameter) else None
+        if embedding is not None and shared is None:
+            raise InvalidType(f"{name}: embedding must be a Parameter, such as embedding.weight.")
+        self.weight = nn.Parameter(own) if shared is None else shared
         self.bias = nn.Parameter(torch.zeros(out_features))
         if bias is not None:
             with torch.no_grad():
