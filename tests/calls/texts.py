@@ -157,6 +157,25 @@ def _models() -> list[Call]:
                 "bias": lambda: torch.zeros(3),
             },
         ),
+        *(
+            Call(
+                f"{kind.__name__}(...)",
+                lambda kind=kind, **a: kind(**a).predict(torch.zeros(2, 1, 4)),
+                {
+                    "in_features": lambda: 4,
+                    "out_features": lambda: 3,
+                    "likelihood": likelihoods.Categorical,
+                    "bias": lambda: torch.zeros(3),
+                    "embedding": lambda: torch.nn.Parameter(torch.zeros(3, 4)),
+                    "generator": torch.Generator,
+                    **own,
+                },
+            )
+            for kind, own in (
+                (models.MixtureOfSoftmaxes, {"experts": lambda: 2, "dropout": lambda: 0.1}),
+                (models.PointerSentinel, {"window": lambda: 5, "supervision": lambda: 0.5}),
+            )
+        ),
         Call(
             "Dropouts",
             Dropouts,

@@ -22,7 +22,10 @@ SECTIONS = {
         "zoneout": {"p_h": 0.1},
         "gate_dropout": {"x": 0.1},
         "head": {"kind": "mine.heads:Head"},
+        "embedding_size": 3,
+        "projection": {"dropout": 0.1},
     },
+    "train": {"augmented_loss": {"gamma": 0.5}},
 }
 OPEN = {"train.terms", "model.head"}  # settings of any name
 ALL = flat(RunConfig.parse(SECTIONS).model_dump(exclude={"own"}))

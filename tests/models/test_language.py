@@ -321,7 +321,7 @@ def test_half_precision(dropout: Dropouts) -> None:
         ({"embedding_size": -1}, "embedding_size must be a whole number"),
         ({"cell": "lstn"}, "cell must be 'lstm' or 'gru' or .* got 'lstn'"),
         ({"tied": 1}, "tied must be True or False, got 1"),
-        ({"embedding_size": 4, "num_layers": 1}, "tied=True the last layer .* use tied=False"),
+        ({"embedding_size": 4, "num_layers": 1}, "must be hidden_size .6. for one layer with tied"),
         ({"noisy_layers": "none"}, "noisy_layers must be 'all' or 'last', .* got 'none'"),
         ({"noise": [None]}, "needs 2 entries .* got 1"),
         ({"noise": [None, None], "noisy_layers": "last"}, "noisy_layers must be 'all', got 'last'"),

@@ -200,6 +200,14 @@ KINDS: dict[str, dict[str, Any]] = {
         | {"optimizer": "adam", "lr": 0.01, "beta1": 0, "shrink": 1e-3, "epochs": 4}
     },
     "fraternal": {"train": {"objective": "fraternal"}},
+    "mixture of softmaxes, skip, projection": {
+        "model": {"embedding_size": 4, "skip": True, "projection": {"dropout": 0.2}}
+        | {"head": {"kind": "mixture-of-softmaxes", "experts": 3, "dropout": 0.3}},
+    },
+    "pointer sentinel, K = 2": {
+        "model": {"head": {"kind": "pointer-sentinel", "window": 7}},
+        "train": {"K": 2},
+    },
 }
 
 

@@ -102,3 +102,16 @@ def takes(function: Callable[..., object], count: int) -> bool:
     ]
     required = [p for p in positional if p.default is Parameter.empty]
     return len(required) <= count <= len(positional)
+
+
+def takes_keyword(function: Callable[..., object], name: str) -> bool:
+    """Whether ``function`` accepts an argument of this name, by its signature.
+
+    >>> takes_keyword(whole, "least"), takes_keyword(whole, "most")
+    (True, False)
+    """
+    try:
+        parameters = signature(function).parameters
+    except (TypeError, ValueError):  # a built-in function without a signature
+        return True
+    return name in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())

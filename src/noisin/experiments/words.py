@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisin.experiments.records import comparable, point
-from noisin.training.config import DropoutConfig, ModelConfig, NoiseConfig, RunConfig
+from noisin.training.config import (
+    DropoutConfig,
+    ModelConfig,
+    NoiseConfig,
+    RunConfig,
+    TrainConfig,
+)
 from noisin.training.config.objective import SECTIONS
 
 # Settings that are part of the title of the task, or of the words for noise and regularizers.
@@ -17,13 +23,14 @@ _SHOWN |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
 }
 _SHOWN |= {"model.dropout.words", "model.dropout.words_shared"}
+_SHOWN |= {f"model.{name}" for name in ("last_size", "output_bias", "skip", "projection.dropout")}
 # What identifies your own model and task, beside the arguments of their constructors.
 _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
 _SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
 _SECTIONS = ("zoneout", "gate_dropout", "weight_drop", "weight_noise", "head")
 _SHOWN_SECTIONS = (
     *(f"model.{name}." for name in _SECTIONS),
-    *("train.terms.", "train.importance.", "train.fraternal."),
+    *(f"train.{name}." for name in ("terms", "importance", "fraternal", "augmented_loss")),
 )
 _PASSES = {"fraternal": "fraternal dropout", "pi": "Π-model"}
 
@@ -37,6 +44,9 @@ def task(config: RunConfig) -> str:
     'manual, Elman-sigmoid 1×650, not tied'
     >>> task(RunConfig.parse({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}))
     'manual, LSTM 2×650, head mine.heads:Mixture (experts 15)'
+    >>> model = {"embedding_size": 268, "skip": True, "projection": {"dropout": 0.3}}
+    >>> task(RunConfig.parse({"model": model}))
+    'manual, LSTM 2×650, embedding 268, skip connections, projection'
     """
     if (own := config.own) is not None:
         return f"{_name(own.task)}, {_name(own.model)}"
@@ -47,8 +57,15 @@ def task(config: RunConfig) -> str:
     parts.append(f"{_cell(model.cell)} {model.num_layers}×{model.hidden_size}")
     if model.embedding_size is not None:
         parts.append(f"embedding {model.embedding_size}")
-    if not model.tied:
-        parts.append("not tied")
+    if model.last_size is not None:
+        parts.append(f"last layer {model.last_size}")
+    structure = {
+        "not tied": not model.tied,
+        "no output bias": not model.output_bias,
+        "skip connections": model.skip,
+        "projection": model.projection is not None,
+    }
+    parts += [words for words, given in structure.items() if given]
     if model.head is not None:
         given = ", ".join(f"{name} {_shown(value)}" for name, value in model.head.arguments.items())
         parts.append(f"head {model.head.kind}" + (f" ({given})" if given else ""))
@@ -138,31 +155,56 @@ def dropout(config: RunConfig) -> str:
 
 
 def regularizers(config: RunConfig) -> list[str]:
-    """What regularizes the model besides noise, each in a few words.
+    """Dropout, zoneout, random weights, objectives and terms, each in a few words.
 
-    >>> model = {"zoneout": {"p_h": 0.025, "p_c": 0.25}, "gate_dropout": {"x": 0.5, "h": 0.4}}
+    >>> model = {"gate_dropout": {"x": 0.5, "h": 0.4}, "zoneout": {"p_h": 0.025, "p_c": 0.25}}
     >>> config = RunConfig.parse({"model": model, "train": {"terms": {"mine:Slow": 2}}})
     >>> regularizers(config)
     ['gate dropout 0.5/0.4', 'zoneout 0.025/0.25', 'mine:Slow 2']
-    >>> regularizers(RunConfig.parse({"train": {"objective": "fraternal"}}))
-    ['fraternal dropout κ 0.15']
-    >>> token = {"objective": "importance", "K": 5, "importance": {"group": "token"}}
-    >>> regularizers(RunConfig.parse({"train": token}))
-    ['5 samples weighted by token']
     """
+    terms = [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
+    return [
+        *_of_units(config),
+        *_of_words_and_weights(config.model),
+        *_of_objectives(config.train),
+        *terms,
+    ]
+
+
+def _of_units(config: RunConfig) -> list[str]:
     gates, zoneout = config.model.gate_dropout, config.model.zoneout
+    projection = config.model.projection
     found = [dropout(config)] if _drops_units(config) else []
     if gates is not None:
         found.append(f"gate dropout {gates.x:g}/{gates.h:g}")
     if zoneout is not None:
         found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
-    found += _of_words_and_weights(config.model)
-    importance, fraternal = config.train.importance, config.train.fraternal
+    if projection is not None and projection.dropout:
+        found.append(f"projection dropout {projection.dropout:g}")
+    return found
+
+
+def _of_objectives(train: TrainConfig) -> list[str]:
+    """What is trained on beside the likelihood under one sample of the noise.
+
+    >>> _of_objectives(RunConfig.parse({"train": {"objective": "fraternal"}}).train)
+    ['fraternal dropout κ 0.15']
+    >>> token = {"objective": "importance", "K": 5, "importance": {"group": "token"}}
+    >>> _of_objectives(RunConfig.parse({"train": token}).train)
+    ['5 samples weighted by token']
+    >>> _of_objectives(RunConfig.parse({"train": {"augmented_loss": {"gamma": 0.65}}}).train)
+    ['augmented loss 0.65']
+    """
+    importance, fraternal, augmented = train.importance, train.fraternal, train.augmented_loss
+    found = []
     if importance is not None:
-        found.append(f"{config.train.K} samples weighted by {importance.group}")
+        found.append(f"{train.K} samples weighted by {importance.group}")
     if fraternal is not None:
         found.append(f"{_PASSES.get(fraternal.mode, fraternal.mode)} κ {fraternal.kappa:g}")
-    return found + [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
+    if augmented is not None:
+        tau = "" if augmented.temperature == 20 else f" τ {augmented.temperature:g}"
+        found.append(f"augmented loss {augmented.gamma:g}{tau}{'' if augmented.detach else ' ∇'}")
+    return found
 
 
 def _of_words_and_weights(model: ModelConfig) -> list[str]:

@@ -11,7 +11,7 @@ differentiated (without an error), a second backward pass is refused, and it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 from noisin._util.products import ONEDNN, Products, mkl
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+Weigh = Callable[[slice, Tensor], Tensor]
 
 CACHE_LINE = 64
 _EXAMPLES = {"small": (64, 1_000), "medium": (200, 5_000), "large": (650, 10_000)}  # H, O
@@ -68,16 +69,17 @@ class Prediction:
             nll[rows] = _exponentiated(s, self.x[rows])[1]
         return nll
 
-    def nll_and_gradients(
-        self, weight: Tensor, needed: tuple[bool, ...]
-    ) -> tuple[Tensor, Gradients]:
-        """The nll of each row, and the ``needed`` gradients of their weighted sum."""
-        nll = torch.empty_like(weight)
+    def nll_and_gradients(self, weigh: Weigh, needed: tuple[bool, ...]) -> tuple[Tensor, Gradients]:
+        """The nll of each row, and the ``needed`` gradients of their weighted sum.
+
+        ``weigh`` takes the rows of a chunk and their nll to their weights, which are constants.
+        """
+        nll = self.z.new_empty(len(self.z), dtype=self.dtype)
         total = _Sum(self, needed)
         for rows, s in self.chunks():
             d, nll[rows] = _exponentiated(s, self.x[rows])
             s.scatter_add_(1, self.x[rows, None], -d[:, None])
-            total.add(rows, s, weight[rows] / d)
+            total.add(rows, s, weigh(rows, nll[rows]) / d)
         return nll, total.gradients()
 
 

@@ -56,10 +56,10 @@ def linear_nll(
     logits = z.detach().new_zeros(()).expand(len(x), V.shape[1])  # in shape and dtype alone
     Categorical()._check(logits, x)
     x = x.long()
-    if _composes():
+    if composes():
         nll = _composed(z, V, bias, x, chunk_size, reduction)
     else:
-        z, V, bias = _as_autocast(z, V, bias)
+        z, V, bias = as_autocast(z, V, bias)
         apply: Callable[..., Tensor] = _LinearNLL.apply
         nll = apply(z, V, bias, x, chunk_size, reduction, torch.is_grad_enabled())
     return nll.reshape(shape) if reduction == "none" else nll
@@ -90,11 +90,11 @@ class _LinearNLL(Function):
         if reduction == "none":
             return prediction.nll()
         if differentiable and any(needed) and len(z):
-            weight = _weight(z.new_ones((), dtype=prediction.dtype), len(z), reduction)
-            nll, ctx.gradients = prediction.nll_and_gradients(weight, needed)
+            weight = weight_of_rows(z.new_ones((), dtype=prediction.dtype), len(z), reduction)
+            nll, ctx.gradients = prediction.nll_and_gradients(lambda rows, _: weight[rows], needed)
         else:
             nll = prediction.nll()
-        return _reduced(nll, reduction)
+        return reduced(nll, reduction)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -109,9 +109,9 @@ class _LinearNLL(Function):
         ):
             gradients = _composed_gradients(grad, needed, z, V, bias, x, chunk_size, reduction)
         elif gradients is None:
-            weight = _weight(grad, len(z), reduction)
+            weight = weight_of_rows(grad, len(z), reduction)
             prediction = Prediction(z, V, x, bias, chunk_size)
-            gradients = prediction.nll_and_gradients(weight, needed)[1]
+            gradients = prediction.nll_and_gradients(lambda rows, _: weight[rows], needed)[1]
         else:
             for gradient in gradients:
                 if gradient is not None:
@@ -119,12 +119,13 @@ class _LinearNLL(Function):
         return *gradients, None, None, None, None
 
 
-def _weight(grad: Tensor, n: int, reduction: Reduction) -> Tensor:
+def weight_of_rows(grad: Tensor, n: int, reduction: Reduction) -> Tensor:
     """The gradient with respect to the nll of each of n rows, given that of the result."""
     return grad.div(max(n, 1)).expand(n) if reduction == "mean" else grad.expand(n)
 
 
-def _reduced(nll: Tensor, reduction: Reduction) -> Tensor:
+def reduced(nll: Tensor, reduction: Reduction) -> Tensor:
+    """The nll of each row, their sum or their mean."""
     return nll if reduction == "none" else nll.sum() if reduction == "sum" else nll.mean()
 
 
@@ -148,7 +149,7 @@ def _composed(
         torch.split(z, chunk_size),
         torch.split(x, chunk_size),
     )
-    return _reduced(torch.cat(list(chunks)), reduction)
+    return reduced(torch.cat(list(chunks)), reduction)
 
 
 def _composed_gradients(
@@ -164,7 +165,7 @@ def _composed_gradients(
     return tuple(next(found) if need else None for need in needed)
 
 
-def _as_autocast(z: Tensor, V: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+def as_autocast(z: Tensor, V: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Convert to the dtype that autocast uses for products; it does not convert float64."""
 
     def cast(t: Tensor) -> Tensor:
@@ -174,7 +175,7 @@ def _as_autocast(z: Tensor, V: Tensor, bias: Tensor | None) -> tuple[Tensor, Ten
     return cast(z), cast(V), None if bias is None else cast(bias)
 
 
-def _composes() -> bool:
+def composes() -> bool:
     """Whether torch needs to see single operations, which our Function would hide."""
     return (
         torch_state.compiling()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from noisin.models.heads import Linear as Linear
     from noisin.models.language import PRESETS as PRESETS
     from noisin.models.language import LanguageModel as LanguageModel
+    from noisin.models.mixture import MixtureOfSoftmaxes as MixtureOfSoftmaxes
+    from noisin.models.pointer import PointerSentinel as PointerSentinel
     from noisin.models.sequence import SequenceModel as SequenceModel
     from noisin.recurrent.cell import CELLS as CELLS
     from noisin.regularizers.sequences import Dropout as Dropout
@@ -32,6 +34,8 @@ _HOMES = {
     "generate": "generation",
     **dict.fromkeys(("Dense", "Linear"), "heads"),
     **dict.fromkeys(("PRESETS", "LanguageModel"), "language"),
+    "MixtureOfSoftmaxes": "mixture",
+    "PointerSentinel": "pointer",
     "detach": "._util.states",
     "CELLS": ".recurrent.cell",
     "SequenceModel": "sequence",

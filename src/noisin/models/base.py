@@ -68,7 +68,12 @@ class Trainable(Protocol):
 
 
 class Head(Protocol):
-    """Maps z to a prediction. It can carry a memory from batch to batch."""
+    """Maps z to a prediction. It can carry a memory from batch to batch.
+
+    A head whose prediction depends on its memory has ``remember(z, x, memory)``. It returns the
+    memory that :meth:`predict` reads for the steps of z, and the one to carry to the next batch.
+    A head can add penalties to the loss: a sequence ``terms``.
+    """
 
     def nll(self, z: Tensor, batch: Batch, memory: State = None) -> tuple[Tensor, State]:
         """``-log p`` of each target, ``(T, N)``, and the memory."""
@@ -81,6 +86,14 @@ class Head(Protocol):
     def predict(self, z: Tensor, memory: State = None) -> Tensor:
         """Log-probabilities or natural parameters, ``(T, N, O)``."""
         ...
+
+
+def remember(head: Any, z: Tensor, x: Tensor, memory: State) -> tuple[State, State]:
+    """The memory that a head reads to predict from z, and the one to carry to the next batch."""
+    if not hasattr(head, "remember"):
+        return memory, None
+    during, after = head.remember(z, x, memory)
+    return during, after
 
 
 def mean_over_scored(nll: Tensor, batch: Batch) -> Tensor:

@@ -53,9 +53,8 @@ def generate(
     with as_training(model, on=False):
         state = None
         while len(drawn) < length:
-            z, state = model.encode(x.to(model.bias.device), state)
-            s = z[-1, 0] @ model.V + model.bias
-            drawn.append(_draw(s.double().cpu(), temperature, top_k, generator))
+            s, state = model.predict_next(x.to(model.embedding.weight.device), state)
+            drawn.append(_draw(s[0].double().cpu(), temperature, top_k, generator))
             x = torch.tensor([[drawn[-1]]])
     return vocab.decode(drawn)
 
@@ -85,10 +84,10 @@ def _check(
     if not isinstance(model, LanguageModel):
         raise InvalidType(f"generate: expected a LanguageModel, got {type(model).__name__}.")
     arguments.instance("generate: vocab", vocab, Vocabulary, "Pass corpus.vocab.")
-    if len(vocab) != len(model.bias):
+    if len(vocab) != model.embedding.num_embeddings:
         raise InvalidValue(
-            f"generate: the model has {len(model.bias)} words, and the vocabulary has "
-            f"{len(vocab)}. Pass the vocabulary of the corpus that the model was trained on."
+            f"generate: the model has {model.embedding.num_embeddings} words, and the vocabulary "
+            f"has {len(vocab)}. Pass the vocabulary of the corpus that the model was trained on."
         )
     if not isinstance(prompt, str):
         raise InvalidType(

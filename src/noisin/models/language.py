@@ -7,19 +7,23 @@ both are the same class with the same parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Generator, Tensor, nn
 
 from noisin import likelihoods
 from noisin._util import arguments, checks
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidType
 from noisin.models import layers
+from noisin.models.base import Head
 from noisin.models.encoders import Words
 from noisin.models.heads import Linear
 from noisin.models.layers import CellChoice
+from noisin.models.projection import DownProjection
 from noisin.models.sequence import SequenceModel
+from noisin.models.sizes import Reads, layer_sizes
 from noisin.noise import Noise
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
@@ -41,12 +45,23 @@ class LanguageModel(SequenceModel):
     Args:
         num_words: the size of the vocabulary.
         embedding_size: the size of the embeddings; ``hidden_size`` by default.
-        hidden_size: the size of the layers. If V is tied, the last layer has the embedding's size.
+        hidden_size: the size of the layers.
+        last_size: the size of the last layer: by default that of the embedding if V is tied, else
+            ``hidden_size``. If V is tied and the head is linear, the sizes must be equal, unless
+            there is a projection.
         num_layers: the number of layers.
         cell: ``"lstm"``, ``"gru"``, ``"elman-tanh"``, ``"elman-sigmoid"`` or ``"elman-relu"``; or
             a custom cell: a class ``Cell(input_size, hidden_size)`` whose instances are
             ``(x, state) -> state``, or its name, ``"package.module:Class"``.
         tied: whether V shares the weights of the embedding.
+        output_bias: whether the linear head has a bias b.
+        head: another head than the linear one: a class or function that is called as
+            ``head(in_features, num_words, likelihood)``, with ``embedding=``, the weights to share,
+            if ``tied``, and ``generator=`` if there is one. For example
+            ``partial(MixtureOfSoftmaxes, experts=15)``.
+        skip: whether the head reads the sum of what all layers emit.
+        projection: the drop rate of a :class:`~noisin.models.projection.DownProjection` to the size
+            of the embedding, between the layers and the head; None for no projection.
         noise: a noise, None, or a sequence with one (or None) per layer.
         mode, feedback, noisy_layers, share: how the noise is injected, as in
             :mod:`noisin.recurrent.modules`.
@@ -77,6 +92,7 @@ class LanguageModel(SequenceModel):
     """
 
     likelihood = likelihoods.Categorical()
+    bias: Tensor  # of the linear head
 
     def __init__(
         self,
@@ -87,6 +103,11 @@ class LanguageModel(SequenceModel):
         num_layers: int = 2,
         cell: CellChoice = "lstm",
         tied: bool = True,
+        last_size: int | None = None,
+        output_bias: bool = True,
+        head: Callable[..., Head] | None = None,
+        skip: bool = False,
+        projection: float | None = None,
         noise: Noise | Sequence[Noise | None] | None = None,
         mode: Mode = "multiplicative",
         feedback: bool = True,
@@ -105,12 +126,22 @@ class LanguageModel(SequenceModel):
         _check_sizes(num_words=num_words, hidden_size=hidden_size, num_layers=num_layers)
         embedding_size = hidden_size if embedding_size is None else embedding_size
         _check_sizes(embedding_size=embedding_size)
+        if last_size is not None:
+            _check_sizes(last_size=last_size)
+        if head is not None and (not callable(head) or isinstance(head, nn.Module)):
+            raise InvalidType(
+                f"LanguageModel: head must be None or a class Head(in_features, num_words, "
+                f"likelihood), got {head!r:.60}. The model creates its own head."
+            )
+        for name, choice in (("output_bias", output_bias), ("skip", skip)):
+            arguments.boolean(f"LanguageModel: {name}", choice)
         _check_choices(cell, tied, site, dropout)
         injection = Injection(
             noise, mode, feedback, noisy_layers, share, site, generator, owner="LanguageModel"
         )
         self.generator = generator
-        sizes = _sizes(embedding_size, hidden_size, num_layers, tied)
+        reads = Reads(tied, head is None, skip, projection is not None)
+        sizes = layer_sizes(embedding_size, hidden_size, num_layers, last_size, reads)
         with layers.own_stream(generator):  # torch's initialisation is replaced below
             self.embedding = Words(num_words, embedding_size, dropout=dropout.words_of(generator))
             options = {
@@ -121,10 +152,35 @@ class LanguageModel(SequenceModel):
             }
             self.layers = layers.recurrent_layers(cell, sizes, injection, dropout, **options)
         self.dropouts = layers.emitted_dropouts(dropout, num_layers, generator)
-        self.weight = None if tied else nn.Parameter(torch.empty(num_words, sizes[-1]))
-        self.bias = nn.Parameter(torch.empty(num_words))
+        self.skip = skip
+        self.projection: DownProjection | None = None
+        reads_size = sizes[-1]
+        if projection is not None:
+            ends = reads_size, embedding_size
+            self.projection = DownProjection(*ends, projection, dropout.locked, generator)
+            reads_size = embedding_size
+        self._add_head(head, reads_size, tied, output_bias)
         self.terms: tuple[Term, ...] = tuple(terms)
         self.reset_parameters()
+
+    def _add_head(
+        self, head: Callable[..., Head] | None, size: int, tied: bool, output_bias: bool
+    ) -> None:
+        """The parameters of the linear head, or another head, which has its own."""
+        words = self.embedding.num_embeddings
+        linear = head is None
+        own = linear and not tied
+        self.weight = nn.Parameter(torch.empty(words, size)) if own else None
+        self.prediction: Any = None
+        if linear and output_bias:
+            self.bias = nn.Parameter(torch.empty(words))
+        elif linear:
+            self.register_buffer("bias", torch.zeros(words), persistent=False)
+        if head is not None:
+            shared: dict[str, Any] = {"embedding": self.embedding.weight} if tied else {}
+            shared |= {} if self.generator is None else {"generator": self.generator}
+            with layers.own_stream(self.generator):
+                self.prediction = head(size, words, self.likelihood, **shared)
 
     def reset_parameters(self) -> None:
         """Initialise the weights as in the paper."""
@@ -136,11 +192,16 @@ class LanguageModel(SequenceModel):
             if self.weight is not None:
                 bound = self.weight.shape[1] ** -0.5
                 self.weight.uniform_(-bound, bound, generator=self.generator)
-            self.bias.zero_()
+            if self.projection is not None:
+                self.projection.reset_parameters(self.generator)
+            if self.prediction is None:
+                self.bias.zero_()
+            elif hasattr(self.prediction, "reset_parameters"):
+                self.prediction.reset_parameters(self.generator)
 
     @property
     def V(self) -> Tensor:  # noqa: N802 - the paper's letter
-        """The prediction matrix, ``(H, num_words)``; if tied, the embedding's transpose."""
+        """The matrix of the linear head, ``(H, num_words)``; if tied, the embedding's transpose."""
         return (self.embedding.weight if self.weight is None else self.weight).t()
 
     @property
@@ -149,21 +210,11 @@ class LanguageModel(SequenceModel):
         return self.embedding
 
     @property
-    def head(self) -> Linear:  # type: ignore[override]
-        """The prediction: V, the bias and the likelihood."""
+    def head(self) -> Head:  # type: ignore[override]
+        """The prediction: V, the bias and the likelihood, or another head."""
+        if self.prediction is not None:
+            return cast(Head, self.prediction)
         return Linear(self.V, self.bias, self.likelihood)
-
-
-def _sizes(embedding_size: int, hidden_size: int, num_layers: int, tied: bool) -> list[int]:
-    """The input sizes of the layers, and the output size of the last one."""
-    if tied and num_layers == 1 and embedding_size != hidden_size:
-        raise InvalidValue(
-            f"LanguageModel: with tied=True the last layer has the size of the embedding; a single "
-            f"layer cannot have both embedding_size={embedding_size} and "
-            f"hidden_size={hidden_size}. Leave embedding_size out, or use tied=False."
-        )
-    last = embedding_size if tied else hidden_size
-    return [embedding_size, *[hidden_size] * (num_layers - 1), last]
 
 
 def _check_sizes(**sizes: object) -> None:

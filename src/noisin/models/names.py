@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-HEADS: Mapping[str, str] = {"linear": "noisin.models.heads:Dense"}
+HEADS: Mapping[str, str] = {
+    "linear": "noisin.models.heads:Dense",
+    "mixture-of-softmaxes": "noisin.models.mixture:MixtureOfSoftmaxes",
+    "pointer-sentinel": "noisin.models.pointer:PointerSentinel",
+}
 TERMS: Mapping[str, str] = {
     "ar": "noisin.regularizers.terms:ActivationPenalty",
     "tar": "noisin.regularizers.terms:SlownessPenalty",

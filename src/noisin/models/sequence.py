@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import reduce
+from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from noisin._util import arguments, states
 from noisin.data.batch import Batch
 from noisin.errors import InvalidType, Unsupported
-from noisin.models.base import Head, Loss, State, mean_over_scored
+from noisin.models.base import Head, Loss, State, mean_over_scored, remember
 from noisin.models.sharing import is_shared
 from noisin.recurrent.samples import NOISE_SAMPLES, repeat_rows
 from noisin.regularizers.terms import Term, Trace
@@ -25,6 +28,8 @@ class SequenceModel(nn.Module):
             wrapped in :class:`noisin.recurrent.unrolled.Unrolled`.
         head: maps z to a prediction.
         dropouts: modules ``x -> x``, one before the layers and one after each of them.
+        skip: whether the head reads the sum of what all layers emit, not the last one alone.
+        projection: a module ``z -> z`` between the last dropout and the head, or None.
         terms: penalties to add to the loss.
 
     A state is a tuple of the states of the layers, followed by the memory of the head, if any.
@@ -47,6 +52,8 @@ class SequenceModel(nn.Module):
     encoder: nn.Module
     layers: nn.ModuleList
     head: Head
+    skip: bool = False
+    projection: nn.Module | None
 
     def __init__(
         self,
@@ -55,6 +62,8 @@ class SequenceModel(nn.Module):
         head: Head,
         *,
         dropouts: Iterable[nn.Module] = (),
+        skip: bool = False,
+        projection: nn.Module | None = None,
         terms: Sequence[Term] = (),
     ) -> None:
         super().__init__()
@@ -64,6 +73,8 @@ class SequenceModel(nn.Module):
         self.dropouts = nn.ModuleList(
             dropouts or [nn.Identity() for _ in range(len(self.layers) + 1)]
         )
+        self.skip = skip
+        self.projection = projection
         self.terms = tuple(terms)
 
     @property
@@ -79,7 +90,15 @@ class SequenceModel(nn.Module):
     def forward(self, x: Tensor, state: State = None, *, samples: int = 1) -> tuple[Tensor, State]:
         """The prediction of the head for each step, such as natural parameters, and the state."""
         z, carried = self.encode(x, state, **_asked(samples))
-        return self.head.predict(z, self._memory(state, x, samples)), carried
+        before, x = self._memory(state, x, samples), repeat_rows(x, samples)
+        memory, after = remember(self.head, z, x, before)
+        return self.head.predict(z, memory), _with_memory(carried, after)
+
+    def predict_next(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
+        """The prediction after the last step of x alone, ``(N, O)``, and the state."""
+        z, carried = self.encode(x, state)
+        memory, after = remember(self.head, z, x, self._memory(state, x, 1))
+        return self.head.predict(z[-1:], memory)[-1], _with_memory(carried, after)
 
     def loss(
         self, batch: Batch, state: State = None, *, samples: int = 1, each: bool = False
@@ -93,12 +112,17 @@ class SequenceModel(nn.Module):
         before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
         nll = None
         if each:
-            nll, memory = self.head.nll(trace.read[-1], batch, before)
+            nll, memory = trace.head.nll(trace.read[-1], batch, before)
             mean = mean_over_scored(nll, batch)
         else:
-            mean, memory = self.head.mean_nll(trace.read[-1], batch, before)
-        terms = {term.name: term(trace, batch) for term in self.terms}
+            mean, memory = trace.head.mean_nll(trace.read[-1], batch, before)
+        trace = replace(trace, memory=before, encoder=self.encoder)
+        terms = {term.name: term(trace, batch) for term in self._all_terms()}
         return Loss(mean, batch.count, terms, _with_memory(carried, memory), nll, trace)
+
+    def _all_terms(self) -> tuple[Term, ...]:
+        """The terms of the model and those of its head."""
+        return (*self.terms, *getattr(self.head, "terms", ()))
 
     def log_prob(
         self, batch: Batch, state: State = None, *, temperature: float = 1.0, samples: int = 1
@@ -136,11 +160,21 @@ class SequenceModel(nn.Module):
         parts = zip(self.layers, self.dropouts[1:], self._states(state), strict=True)
         for layer, dropout, part in parts:
             h, after = layer(z, part)
-            z = dropout(h)
             emitted.append(h)
+            z = dropout(self._output(emitted))
             read.append(z)
             carried.append(after)
+        read[-1:] = map(self._projected, read[-1:])
         return self._traced(tuple(emitted), tuple(read)), tuple(carried)
+
+    def _output(self, emitted: Sequence[Tensor]) -> Tensor:
+        """What is read of the layers so far: the last one, or the sum of all after the last."""
+        if self.skip and len(emitted) == len(self.layers):
+            return reduce(torch.add, emitted)
+        return emitted[-1]
+
+    def _projected(self, z: Tensor) -> Tensor:
+        return z if self.projection is None else cast(Tensor, self.projection(z))
 
     def _shared_trace(self, x: Tensor, state: Sequence[Any], K: int) -> tuple[Trace, State]:
         """The trace of K samples whose layers are the same up to the noise of the last one."""
@@ -151,11 +185,12 @@ class SequenceModel(nn.Module):
         ):
             h, after = layer(z, before)
             z = dropout(h)
-            emitted.append(repeat_rows(h, K) if self.terms else h)
+            emitted.append(repeat_rows(h, K) if self.skip or self._all_terms() else h)
             carried.append(states.repeat(after, K))
         h, after = self.layers[-1](z, state[-1], samples=K)
-        read = (*emitted, self.dropouts[-1](h))  # no dropout acts before the last one
-        return self._traced((*emitted, h), read), (*carried, after)
+        read = self._projected(self.dropouts[-1](self._output((*emitted, h))))
+        # No dropout acts before the last one: the other layers are read as they emit.
+        return self._traced((*emitted, h), (*emitted, read)), (*carried, after)
 
     def _traced(self, emitted: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> Trace:
         parameters = dict(self.named_parameters()) if self.terms else {}

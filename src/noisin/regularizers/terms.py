@@ -25,12 +25,16 @@ class Trace:
         read: the same after dropout; the last one is the input z of the head.
         head: the head.
         parameters: those of the model by name, each once.
+        memory: the memory of the head before the batch.
+        encoder: the encoder, such as the embedding of words.
     """
 
     emitted: tuple[Tensor, ...]
     read: tuple[Tensor, ...]
     head: Any
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    memory: Any = None
+    encoder: Any = None
 
 
 class Term(Protocol):

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from noisin._util.arguments import takes_keyword
 from noisin._util.settings import construct, load_object
 from noisin.errors import InvalidValue
-from noisin.likelihoods import LIKELIHOODS
-from noisin.models import Dropouts, LanguageModel, SequenceModel, Values, Words
+from noisin.likelihoods import LIKELIHOODS, Likelihood
+from noisin.models import Dropouts, LanguageModel, SequenceModel, Values
 from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
 from noisin.models.names import HEADS, TERMS
+from noisin.models.sizes import Reads, layer_sizes
 from noisin.noise import FAMILIES, Noise, validate
 from noisin.recurrent.injection import Injection
 from noisin.regularizers import WeightDrop, WeightNoise
+from noisin.regularizers.augmented import AugmentedLoss
 from noisin.regularizers.terms import Term
 from noisin.tasks import Observation, Task
 from noisin.training.config import NoiseConfig, RunConfig
@@ -91,7 +95,7 @@ def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
         "weight_drop": model.weight_drop and WeightDrop(**model.weight_drop.model_dump()),
         "weight_noise": model.weight_noise and WeightNoise(**model.weight_noise.model_dump()),
     }
-    if observation.likelihood != "categorical" or model.head is not None:
+    if observation.likelihood != "categorical":
         return _assembled(config, observation, parts)
     return LanguageModel(
         observation.size,
@@ -100,6 +104,11 @@ def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
         num_layers=model.num_layers,
         cell=model.cell,
         tied=model.tied,
+        last_size=model.last_size,
+        output_bias=model.output_bias,
+        head=None if model.head is None else partial(build_head, config),
+        skip=model.skip,
+        projection=None if model.projection is None else model.projection.dropout,
         dropout=Dropouts(**model.dropout.model_dump()),
         noise=build_noise(_sampled(config)),
         terms=build_terms(config),
@@ -121,16 +130,20 @@ def _placement(config: RunConfig) -> dict[str, Any]:
 
 
 def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any]) -> SequenceModel:
-    """A model whose head has its own parameters."""
+    """A model of values, without an embedding."""
     model, size = config.model, observation.size
-    words = observation.likelihood == "categorical"
-    if model.tied or (model.embedding_size is not None and not words):
+    if model.tied or model.embedding_size is not None or model.projection is not None:
         raise InvalidValue(
-            "config: model.tied must be false, and model.embedding_size left out unless the inputs "
-            f"are words, because the head of {config.data.name!r} has its own weights."
+            "config: model.tied must be false, and model.embedding_size and model.projection left "
+            f"out unless the inputs are words, because {config.data.name!r} has no embedding."
         )
-    width = (model.embedding_size or model.hidden_size) if words else size
-    sizes = [width, *[model.hidden_size] * model.num_layers]
+    sizes = layer_sizes(
+        size,
+        model.hidden_size,
+        model.num_layers,
+        model.last_size,
+        Reads(tied=False, linear=model.head is None, skip=model.skip),
+    )
     dropout = Dropouts(**model.dropout.model_dump())
     placement = _placement(config)
     injection = Injection(
@@ -139,31 +152,41 @@ def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any
         owner="SequenceModel",
         **placement,
     )
-    encoder = Words(size, width, dropout=dropout.words_of()) if words else Values(size)
     with own_stream(None):
         layers = recurrent_layers(model.cell, sizes, injection, dropout, **parts)
     for layer in layers:
         assert isinstance(layer, Layer)
         layer.reset_parameters()
+    bias = None if observation.bias is None else torch.tensor(observation.bias)
+    likelihood = LIKELIHOODS[observation.likelihood]()
     return SequenceModel(
-        encoder,
+        Values(size),
         layers,
-        build_head(config, sizes[-1], observation),
+        build_head(config, sizes[-1], observation.size, likelihood, bias=bias),
         dropouts=emitted_dropouts(dropout, model.num_layers),
+        skip=model.skip,
         terms=build_terms(config),
     )
 
 
-def build_head(config: RunConfig, in_features: int, observation: Observation) -> Any:
-    """The head of a config: linear, or a class with the same arguments and its own."""
+def build_head(
+    config: RunConfig, in_features: int, out_features: int, likelihood: Likelihood, **options: Any
+) -> Any:
+    """The head of a config: linear, or a class with the same arguments and its own.
+
+    ``options`` are ``bias``, and ``embedding`` if its weights are shared.
+    """
     head = config.model.head
     kind = "linear" if head is None else head.kind
     arguments = {} if head is None else head.arguments
-    bias = None if observation.bias is None else torch.tensor(observation.bias)
     found = load_object(HEADS.get(kind, kind), "model.head.kind", ("nll", "mean_nll", "predict"))
-    likelihood = LIKELIHOODS[observation.likelihood]()
-    sizes = in_features, observation.size
-    return construct("model.head", found, *sizes, likelihood, bias=bias, **arguments)
+    if "embedding" in options and not takes_keyword(found, "embedding"):
+        raise InvalidValue(
+            f"config: model.tied must be false for model.head.kind = {kind!r}: the head has its "
+            f"own weights, because its constructor takes no argument embedding."
+        )
+    options = {"bias": None, **options, **arguments}
+    return construct("model.head", found, in_features, out_features, likelihood, **options)
 
 
 def build_terms(config: RunConfig) -> list[Term]:
@@ -174,6 +197,9 @@ def build_terms(config: RunConfig) -> list[Term]:
         assert noise is not None
         assert config.noise is not None
         terms.append(NoisePenalty(noise, config.noise.mode))
+    if (augmented := config.train.augmented_loss) is not None:
+        alpha = augmented.gamma * augmented.temperature
+        terms.append(AugmentedLoss(alpha, augmented.temperature, augmented.detach))
     for name, weight in config.train.terms.items():
         term = load_object(TERMS.get(name, name), "train.terms", ("name", "__call__"))
         terms.append(construct("train.terms", term, weight))

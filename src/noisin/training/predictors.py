@@ -198,6 +198,11 @@ class Geometric(_Mixture):
                 f"Geometric: expected a SequenceModel, whose head reads z, got "
                 f"{type(self.model).__name__}. Use Arithmetic."
             )
+        if not hasattr(self.model.head, "V"):
+            raise InvalidType(
+                f"Geometric: the mean of z predicts the mean of the log probabilities with a "
+                f"linear head only, got {type(self.model.head).__name__}. Use Arithmetic."
+            )
 
     def _mix(self, batch: Batch, state: State) -> tuple[Tensor, Tensor, State]:
         model = self.model

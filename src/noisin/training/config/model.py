@@ -14,9 +14,11 @@ from pydantic import (
 )
 
 from noisin.models.names import HEADS
+from noisin.models.sizes import Reads, size_problem
 from noisin.recurrent.names import CELL_NAMES
 from noisin.training.config.choice import OneOf, json_values
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
+from noisin.training.config.structure import ProjectionConfig
 from noisin.training.config.weights import WeightDropConfig, WeightNoiseConfig, weight_problems
 
 LARGEST = 10**6  # size; a smaller one may still exceed the memory of the machine
@@ -112,7 +114,21 @@ class ModelConfig(Section):
         le=LARGEST,
         description="Units of a word's embedding; by default hidden_size.",
     )
+    last_size: Whole | None = Field(
+        default=None,
+        ge=1,
+        le=LARGEST,
+        description="Units of the last layer; by default those of the embedding if tied, else "
+        "hidden_size.",
+    )
     tied: bool = Field(default=True, description="The softmax shares the weights of the embedding.")
+    output_bias: bool = Field(default=True, description="The linear head has a bias.")
+    skip: bool = Field(
+        default=False, description="The head reads the sum of all layers, not the last one alone."
+    )
+    projection: ProjectionConfig | None = Field(
+        default=None, description="The projection before the head; off by default."
+    )
     dropout: DropoutConfig = DropoutConfig()
     zoneout: ZoneoutConfig | None = Field(default=None, description="Zoneout; off by default.")
     gate_dropout: GateDropoutConfig | None = Field(
@@ -149,19 +165,12 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        found = weight_problems(self)
-        if (
-            self.tied
-            and self.num_layers == 1
-            and self.embedding_size not in (None, self.hidden_size)
-        ):
-            found.append(
-                (
-                    "embedding_size",
-                    f"must be hidden_size ({self.hidden_size}) for one layer with tied "
-                    f"weights, got {self.embedding_size}. Leave it out, or set tied = false.",
-                )
-            )
+        reads = Reads(self.tied, self.head is None, self.skip, self.projection is not None)
+        embedding_size = self.embedding_size or self.hidden_size
+        sizes = embedding_size, self.hidden_size, self.num_layers, self.last_size
+        found = [*weight_problems(self), *filter(None, [size_problem(*sizes, reads)])]
+        if self.head is not None and not self.output_bias:
+            found.append(("output_bias", "must be true with a head that is not linear."))
         if self.gate_dropout is not None and self.cell != "lstm":
             found.append(
                 (

@@ -26,6 +26,7 @@ from noisin._util.regular import read_regular
 from noisin._util.settings import flat
 from noisin._util.wording import shown
 from noisin.errors import InvalidType, InvalidValue
+from noisin.models.names import HEADS
 from noisin.tasks.names import task_of
 from noisin.training.config.data import DataConfig
 from noisin.training.config.hash import ABSENT, dump, effective, sha256
@@ -65,6 +66,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         found = [*_own_problems(self), *_noise_problems(self), *_task_problems(self)]
+        found += _linear_problems(self)
         if found:
             raise InvalidConfig(found)
         return self
@@ -176,6 +178,27 @@ def _task_problems(config: RunConfig) -> list[Problem]:
         if getattr(config.train, setting):
             what = "must be left out for {}, whose batches are whole pieces in random order."
             found.append((f"train.{setting}", what.format(name)))
+    for setting, given in (
+        ("model.projection", config.model.projection is not None),
+        ("model.output_bias", not config.model.output_bias),
+        ("train.augmented_loss", config.train.augmented_loss is not None),
+    ):
+        if given:
+            found.append((setting, f"must be left out for {name}, which does not predict words."))
+    return found
+
+
+def _linear_problems(config: RunConfig) -> list[Problem]:
+    """What is defined for a linear head alone; a head of yours may be one."""
+    head = config.model.head
+    if head is None or head.kind == "linear" or head.kind not in HEADS:
+        return []
+    why = f"with model.head.kind = {head.kind!r}: it is defined for the linear head."
+    found: list[Problem] = []
+    if config.train.objective == "penalty":
+        found.append(("train.objective", f"must be noise {why}"))
+    if config.train.augmented_loss is not None:
+        found.append(("train.augmented_loss", f"must be left out {why}"))
     return found
 
 

@@ -19,6 +19,7 @@ from noisin.training.config.objective import (
     objective_problems,
 )
 from noisin.training.config.section import InvalidConfig, Number, Section, Whole
+from noisin.training.config.structure import AugmentedLossConfig
 
 _TERM = OneOf(TERMS)
 
@@ -106,6 +107,9 @@ class TrainConfig(Section):
         default=Frozen(),
         description="Penalties added to the loss, each with its weight.",
     )
+    augmented_loss: AugmentedLossConfig | None = Field(
+        default=None, description="The augmented loss; off by default."
+    )
     K: Whole = Field(default=1, ge=1, le=LARGEST, description="Noise samples per word and step.")
     start: str | None = Field(
         default=None,
@@ -153,6 +157,11 @@ class TrainConfig(Section):
     def _are_known(cls, terms: dict[str, float]) -> dict[str, float]:
         """Leave out terms of weight zero, which have no effect."""
         return Frozen({_TERM(name): weight for name, weight in terms.items() if weight})
+
+    @field_validator("augmented_loss")
+    @classmethod
+    def _no_weight_is_absent(cls, loss: AugmentedLossConfig | None) -> AugmentedLossConfig | None:
+        return loss if loss is not None and loss.gamma else None
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
