@@ -13,19 +13,23 @@ from noisin.cli.settings import nested
 from noisin.cli.train import train
 from noisin.experiments.presets import Preset
 from noisin.training.config import RunConfig
+from noisin.training.config.model import GateDropoutConfig
 from tests.cli.run import in_process
 
 SECTIONS = {
     "noise": {"gamma": 0.5},
     "model": {
         "zoneout": {"p_h": 0.1},
-        "gate_dropout": {"x": 0.1},
+        "update_dropout": {"p": 0.1},
         "head": {"kind": "mine.heads:Head"},
     },
 }
-ALL = flat(RunConfig.parse(SECTIONS).model_dump(exclude={"own"}))
-OPEN = {"train.terms", "model.head"}  # settings of any name
+BASE = flat(RunConfig.parse(SECTIONS).model_dump(exclude={"own"}))
+ALL = {name: value for name, value in BASE.items() if name != "model.gate_dropout"}
+ALL |= flat({"model.gate_dropout": GateDropoutConfig(x=0.1).model_dump()})  # not with updates
+OPEN = {"train.terms", "model.head", "model.cell_arguments"}  # settings of any name
 GIVEN = {"noise.gamma", "model.zoneout.p_h", "model.gate_dropout.x", "model.head.kind"}
+GIVEN |= {"model.update_dropout.p"}
 
 
 def test_every_setting_is_a_flag_and_in_the_help(
@@ -70,7 +74,7 @@ def test_flags_reach_the_config() -> None:
     got = flat(config.model_dump(exclude={"own"}))
     parsed = {"false": False, "0.25": 0.25, "0.3": 0.3, "7": 7, "1000": 1000, "1e-1": 0.1}
     parsed |= {"3": 3, "5": 5}
-    expected = ALL | {name: parsed.get(value, value) for name, value in changed.items()}
+    expected = BASE | {name: parsed.get(value, value) for name, value in changed.items()}
     assert got == expected
 
 

@@ -19,7 +19,13 @@ from noisin.models import Dropout
 from noisin.models.layers import layer
 from noisin.noise.sampling import Shard, Stochastic, set_shard
 from noisin.recurrent.injection import Injection
-from noisin.regularizers import DropoutLSTMCell, Zoneout
+from noisin.regularizers import (
+    DropoutLSTMCell,
+    HighwayCell,
+    UpdateDropoutGRUCell,
+    UpdateDropoutLSTMCell,
+    Zoneout,
+)
 
 T, N, F, H = 4, 6, 3, 5
 LAW = noise.Gaussian(0.5)
@@ -36,6 +42,15 @@ MODULES: dict[str, Make] = {
     "gate dropout": lambda g: noisin.Unrolled(DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, generator=g)),
     "shared gates": lambda g: noisin.Unrolled(
         DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, site="before", shared=True, generator=g)
+    ),
+    "locked gates": lambda g: noisin.Unrolled(
+        DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, site="before", locked=True, generator=g)
+    ),
+    "highway": lambda g: noisin.Unrolled(HighwayCell(F, H, depth=2, p_h=0.4, generator=g)),
+    "updates": lambda g: noisin.Unrolled(UpdateDropoutLSTMCell(F, H, p=0.4, generator=g)),
+    "locked updates": lambda g: noisin.Unrolled(
+        noisin.Noisy(UpdateDropoutGRUCell(F, H, p=0.4, locked_update=True, generator=g), LAW,
+                     feedback=False, generator=g)
     ),
     "all of them": lambda g: layer(
         "lstm", F, H, injection=Injection(LAW, generator=g), zoneout=(0.3, 0.5),

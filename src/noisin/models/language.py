@@ -8,6 +8,7 @@ both are the same class with the same parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -20,6 +21,7 @@ from noisin.models.encoders import Words
 from noisin.models.heads import Linear
 from noisin.models.layers import CellChoice
 from noisin.models.sequence import SequenceModel
+from noisin.models.steps import GateDropout
 from noisin.noise import Noise
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
@@ -42,8 +44,8 @@ class LanguageModel(SequenceModel):
         embedding_size: the size of the embeddings; ``hidden_size`` by default.
         hidden_size: the size of the layers. If V is tied, the last layer has the embedding's size.
         num_layers: the number of layers.
-        cell: ``"lstm"``, ``"gru"``, ``"elman-tanh"``, ``"elman-sigmoid"`` or ``"elman-relu"``; or
-            a custom cell: a class ``Cell(input_size, hidden_size)`` whose instances are
+        cell: ``"lstm"``, ``"gru"`` or another of :data:`~noisin.recurrent.names.CELL_NAMES`; or a
+            custom cell: a class ``Cell(input_size, hidden_size)`` whose instances are
             ``(x, state) -> state``, or its name, ``"package.module:Class"``.
         tied: whether V shares the weights of the embedding.
         noise: a noise, None, or a sequence with one (or None) per layer.
@@ -53,7 +55,11 @@ class LanguageModel(SequenceModel):
         dropout: the drop rates.
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
-            :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
+            :class:`~noisin.regularizers.DropoutLSTMCell`, or None. A
+            :class:`~noisin.models.steps.GateDropout` has more settings.
+        update_dropout: the rate ``(p,)``, or ``(p, locked)``, of the dropout of updates,
+            :class:`~noisin.regularizers.UpdateDropoutLSTMCell`, or None.
+        cell_arguments: arguments of the constructor of the cell, such as ``{"depth": 10}``.
         terms: penalties to add to the loss.
         generator: the random stream of initialisation, noise and dropout; None is torch's global
             one.
@@ -92,7 +98,9 @@ class LanguageModel(SequenceModel):
         site: Site = "read",
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
         zoneout: tuple[float, float] | None = None,
-        gate_dropout: tuple[float, float] | None = None,
+        gate_dropout: tuple[float, float] | GateDropout | None = None,
+        update_dropout: tuple[float] | tuple[float, bool] | None = None,
+        cell_arguments: Mapping[str, Any] = {},
         terms: Sequence[Term] = (),
         generator: Generator | None = None,
     ) -> None:
@@ -108,7 +116,12 @@ class LanguageModel(SequenceModel):
         sizes = _sizes(embedding_size, hidden_size, num_layers, tied)
         with layers.own_stream(generator):  # torch's initialisation is replaced below
             self.embedding = Words(num_words, embedding_size)
-            options = {"zoneout": zoneout, "gate_dropout": gate_dropout}
+            options: dict[str, Any] = {
+                "zoneout": zoneout,
+                "gate_dropout": gate_dropout,
+                "update_dropout": update_dropout,
+                "cell_arguments": cell_arguments,
+            }
             self.layers = layers.recurrent_layers(cell, sizes, injection, dropout, **options)
         self.dropouts = layers.emitted_dropouts(dropout, num_layers, generator)
         self.weight = None if tied else nn.Parameter(torch.empty(num_words, sizes[-1]))

@@ -7,16 +7,18 @@ their gates, run step by step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin._util import checks, states
-from noisin._util.settings import construct
+from noisin._util import states
 from noisin.errors import InvalidType, Unsupported
+from noisin.models import steps
+from noisin.models.steps import GateDropout
 from noisin.recurrent import drop_ins
 from noisin.recurrent.cell import CellSpec, find
 from noisin.recurrent.cells import Noisy
@@ -26,9 +28,9 @@ from noisin.recurrent.layout import Layout
 from noisin.recurrent.samples import repeat_rows
 from noisin.recurrent.stack import NoisyStack
 from noisin.recurrent.unrolled import Unrolled
-from noisin.regularizers.cells import DropoutLSTMCell
 from noisin.regularizers.sequences import Dropout, Dropouts
 from noisin.regularizers.transitions import Zoneout
+from noisin.regularizers.windowed import WindowCell
 
 CellChoice = str | Callable[[int, int], Any]
 
@@ -50,6 +52,8 @@ class Layer(nn.Module):
         """Weights uniform on ±1/√H, biases zero; a custom cell keeps its initialisation."""
         with torch.no_grad():
             for module in self.rnn.modules():
+                if isinstance(module, WindowCell):
+                    module.reset_parameters(generator)
                 if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
                     continue
                 bound = module.hidden_size**-0.5
@@ -88,7 +92,9 @@ def layer(
     injection: Injection = Injection(),  # noqa: B008 - frozen
     dropout: Dropout | None = None,
     zoneout: tuple[float, float] | None = None,
-    gate_dropout: tuple[float, float] | None = None,
+    gate_dropout: tuple[float, float] | GateDropout | None = None,
+    update_dropout: tuple[float] | tuple[float, bool] | None = None,
+    cell_arguments: Mapping[str, Any] = {},
 ) -> Layer:
     """Build a layer.
 
@@ -97,10 +103,13 @@ def layer(
             class ``Cell(input_size, hidden_size)`` whose instances are ``(x, state) -> state``.
         input_size, hidden_size: the sizes of the layer.
         injection: how the noise is injected.
-        dropout: applied to what the recurrence reads, for a cell with kernels.
+        dropout: applied to what the recurrence reads, for a cell with kernels or a
+            :class:`~noisin.regularizers.windowed.WindowCell`.
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
             :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
+        update_dropout: the rate ``(p,)``, or ``(p, locked)``, of the dropout of updates, or None.
+        cell_arguments: arguments of the constructor of the cell.
 
     >>> z, (h, c) = layer("lstm", 2, 3, gate_dropout=(0.5, 0.4))(torch.zeros(5, 1, 2))
     >>> z.shape
@@ -110,24 +119,22 @@ def layer(
     spec = find(cell) if isinstance(cell, str) else None
     build = _class(cell) if spec is None else spec.load()
     stacked = isinstance(build, type) and issubclass(build, NoisyStack)
-    if stacked and zoneout is None and gate_dropout is None:
-        return Layer(_stack(build, spec, (input_size, hidden_size), injection, dropout), dropout)
-    if dropout.p:
-        raise Unsupported(
-            "LanguageModel: recurrent dropout needs a layer with kernels, and this layer runs step "
-            "by step because of its cell, zoneout or gate_dropout. Use dropout.recurrent = 0."
-        )
-    if gate_dropout is not None:
-        step = _dropout_lstm(spec, input_size, hidden_size, gate_dropout, injection)
+    sizes = (input_size, hidden_size)
+    steps.require_arguments(stacked, cell_arguments)
+    if stacked and zoneout is None and gate_dropout is None and update_dropout is None:
+        return Layer(_stack(build, spec, sizes, injection, dropout), dropout)
+    if update_dropout is not None:
+        build, cell_arguments = steps.update_dropout(spec, update_dropout, gate_dropout)
+        _require_one_state(spec, injection, "update_dropout masks")
+    elif gate_dropout is not None:
+        build = partial(steps.dropout_lstm, spec, gate_dropout)
     elif stacked:
-        step = _single(spec, injection, input_size, hidden_size)
-    else:
-        step = construct("LanguageModel: cell", build, input_size, hidden_size)
-        checks.require_cell("LanguageModel: cell", step)
+        build = partial(_single, spec, injection)
+    step = steps.step_cell(build, sizes, cell_arguments, dropout, injection.generator)
     if zoneout is not None:
-        p_h, p_c = _pair("zoneout", "(p_h, p_c)", zoneout)
+        p_h, p_c = steps.settings(steps.ZoneoutRates, "zoneout", "(p_h, p_c)", zoneout)
         step = Zoneout(step, p_h, p_c, generator=injection.generator)
-    return Layer(Unrolled(_noisy(step, injection)), dropout)
+    return Layer(Unrolled(_noisy(step, injection)), Dropout(0.0))
 
 
 def recurrent_layers(
@@ -135,7 +142,7 @@ def recurrent_layers(
 ) -> nn.ModuleList:
     """Stacked layers, from ``sizes[0]`` inputs to ``sizes[-1]`` outputs.
 
-    ``options`` are passed to :func:`layer`: ``zoneout``, ``gate_dropout``.
+    ``options`` are passed to :func:`layer`: ``zoneout``, ``cell_arguments`` and others.
     """
     count = len(sizes) - 1
     injection.require_layers(count)
@@ -178,12 +185,6 @@ def _stack(
     return rnn
 
 
-def _pair(name: str, what: str, rates: object) -> tuple[float, float]:
-    if not isinstance(rates, tuple | list) or len(rates) != 2:
-        raise InvalidType(f"LanguageModel: {name} must be None or {what}, got {rates!r:.60}.")
-    return rates[0], rates[1]
-
-
 def _class(cell: object) -> Callable[..., Any]:
     if not callable(cell) or isinstance(cell, nn.Module):
         raise InvalidType(
@@ -193,17 +194,6 @@ def _class(cell: object) -> Callable[..., Any]:
     return cell
 
 
-def _dropout_lstm(
-    spec: CellSpec | None, input_size: int, hidden_size: int, rates: object, injection: Injection
-) -> nn.Module:
-    if spec is None or spec.name != "lstm":
-        raise Unsupported(
-            "LanguageModel: gate_dropout is defined for the gates of an LSTM. Use cell='lstm'."
-        )
-    p_x, p_h = _pair("gate_dropout", "(x, h)", rates)
-    return DropoutLSTMCell(input_size, hidden_size, p_x=p_x, p_h=p_h, generator=injection.generator)
-
-
 def _single(spec: CellSpec | None, injection: Injection, *sizes: int) -> nn.Module:
     """A single-step cell that is equivalent to a layer of this kind."""
     if spec is None or spec.cell is None:
@@ -211,14 +201,18 @@ def _single(spec: CellSpec | None, injection: Injection, *sizes: int) -> nn.Modu
             "LanguageModel: zoneout wraps a single-step cell. Pass the name of the cell, or a "
             "class whose instances are (x, state) -> state."
         )
-    noisy = injection.noise is not None and injection.feedback
-    if spec.on_state is not None and noisy and injection.site == "read":
-        raise Unsupported(
-            "LanguageModel: zoneout keeps the whole state of a GRU, so noise that is fed back must "
-            "act on the whole state. Use site='state', which warns, or feedback=False."
-        )
+    _require_one_state(spec, injection, "zoneout keeps")
     cell: nn.Module = spec.load_cell()(*sizes, **spec.arguments)
     return cell
+
+
+def _require_one_state(spec: CellSpec | None, injection: Injection, what: str) -> None:
+    noisy = injection.noise is not None and injection.feedback
+    if spec is not None and spec.on_state is not None and noisy and injection.site == "read":
+        raise Unsupported(
+            f"LanguageModel: {what} the whole state of a GRU, so noise that is fed back must "
+            f"act on the whole state. Use site='state', which warns, or feedback=False."
+        )
 
 
 def _noisy(step: Any, injection: Injection) -> Any:

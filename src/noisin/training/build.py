@@ -14,6 +14,7 @@ from noisin.likelihoods import LIKELIHOODS
 from noisin.models import Dropouts, LanguageModel, SequenceModel, Values, Words
 from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
 from noisin.models.names import HEADS, TERMS
+from noisin.models.steps import GateDropout, UpdateDropout
 from noisin.noise import FAMILIES, Noise, validate
 from noisin.recurrent.injection import Injection
 from noisin.regularizers.terms import Term
@@ -86,7 +87,10 @@ def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
     model = config.model
     parts: dict[str, Any] = {
         "zoneout": model.zoneout and (model.zoneout.p_h, model.zoneout.p_c),
-        "gate_dropout": model.gate_dropout and (model.gate_dropout.x, model.gate_dropout.h),
+        "gate_dropout": model.gate_dropout and GateDropout(**model.gate_dropout.model_dump()),
+        "update_dropout": model.update_dropout
+        and UpdateDropout(**model.update_dropout.model_dump()),
+        "cell_arguments": model.cell_arguments,
     }
     if observation.likelihood != "categorical" or model.head is not None:
         return _assembled(config, observation, parts)

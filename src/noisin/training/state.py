@@ -66,7 +66,7 @@ class TrainState:
     def average_if_due(self) -> None:
         """Start averaging if the schedule has decided so."""
         if self.schedule.averaging and self.average is None:
-            self.average = Average(self.parameters)
+            self.average = Average(self.weights().values())
 
     @property
     def position(self) -> tuple[int, int]:
@@ -102,7 +102,7 @@ class TrainState:
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name; tied weights appear once."""
-        return dict(self.model.named_parameters())
+        return weights_of(self.model)
 
     def average_weights(self) -> dict[str, Tensor] | None:
         """The average of the weights by name, or None."""
@@ -141,7 +141,7 @@ class TrainState:
         load_weights(self.weights(), checkpoint.weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule = Schedule.from_state_dict(state["schedule"])
-        self.average = Average(self.parameters) if self.schedule.averaging else None
+        self.average = Average(self.weights().values()) if self.schedule.averaging else None
         if self.average is not None:
             average = checkpoint.average or {}
             means = [average[name] for name in self.weights()] if state["average"] else []
@@ -155,6 +155,17 @@ class TrainState:
 
 
 _COUNTERS = ("epoch", "stop", "step", "tokens", "scored", "offset", "cut")
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """What a checkpoint contains of a model, by name: parameters, and statistics in buffers."""
+    kept = model.state_dict(keep_vars=True).keys()
+    buffers = {
+        name: buffer
+        for name, buffer in model.named_buffers()
+        if name in kept and buffer.is_floating_point()
+    }
+    return {**dict(model.named_parameters()), **buffers}
 
 
 def means_of(loss: Loss) -> dict[str, Tensor]:
