@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -18,7 +20,7 @@ KINDS = {nn.LSTMCell: UpdateDropoutLSTMCell, nn.GRUCell: UpdateDropoutGRUCell}
 
 
 @pytest.mark.parametrize("theirs", KINDS)
-def test_without_a_rate_or_in_eval_it_is_torchs_cell(theirs: type[nn.RNNCellBase]) -> None:
+def test_without_a_rate_or_in_eval_it_is_torchs_cell(theirs: Any) -> None:
     torch_cell = theirs(F, H).double()
     for cell in (KINDS[theirs](F, H), KINDS[theirs](F, H, p=0.5).eval()):
         cell.double().load_state_dict(torch_cell.state_dict(), strict=True)

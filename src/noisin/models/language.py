@@ -176,7 +176,7 @@ def _check_sizes(**sizes: object) -> None:
 
 def _check_choices(cell: CellChoice, tied: bool, site: str, dropout: Dropouts) -> None:
     checks.one_of("LanguageModel: tied", tied, (True, False))
-    if cell != "gru":
+    if not isinstance(cell, str) or cell != "gru":  # an array has no truth value
         checks.one_of("LanguageModel: site, for a cell that is not a GRU,", site, ("read",))
     if not isinstance(dropout, Dropouts):
         raise InvalidType(
