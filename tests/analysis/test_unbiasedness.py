@@ -14,7 +14,14 @@ from noisin.errors import InvalidType, InvalidValue
 from noisin.recurrent import functional, kernels
 from noisin.recurrent.kernels import eager, native
 from noisin.recurrent.stack import NoisyStack
-from noisin.regularizers import DropoutLSTMCell, Zoneout
+from noisin.regularizers import (
+    BatchNormLSTMCell,
+    DropoutLSTMCell,
+    HighwayCell,
+    UpdateDropoutGRUCell,
+    UpdateDropoutLSTMCell,
+    Zoneout,
+)
 
 F, H, T = 3, 4, 5
 D64: dict[str, Any] = {"dtype": torch.float64}
@@ -27,6 +34,13 @@ def strengthened(module: nn.Module) -> nn.Module:
         for p in module.parameters():
             p.mul_(3)
     return module
+
+
+def transforming(cell: HighwayCell) -> HighwayCell:
+    """Without the initial biases, by which it mostly copies its state, and so the noise."""
+    for bias in cell.biases:
+        nn.init.zeros_(bias)
+    return cell.double()
 
 
 class Affine(nn.Module):
@@ -116,6 +130,22 @@ CASES: dict[str, tuple[Any, str]] = {
                             **D64), "weakly unbiased"),
     "zoneout": (lambda: Zoneout(nn.RNNCell(F, H, **D64), p_h=0.3), "weakly unbiased"),
     "no noise": (lambda: nn.LSTM(F, H, **D64), "strongly unbiased"),
+    "noise around a highway": (
+        lambda: noisin.Noisy(transforming(HighwayCell(F, H, depth=2, p_h=0.3)), LAW),
+        "weakly unbiased"),
+    "noise around locked gates": (
+        lambda: noisin.Noisy(DropoutLSTMCell(F, H, p_x=0.3, p_h=0.3, locked=True, **D64), LAW),
+        "weakly unbiased"),
+    "noise around batch statistics": (
+        lambda: noisin.Noisy(BatchNormLSTMCell(F, H).double(), LAW), "weakly unbiased"),
+    "updates of a GRU": (lambda: UpdateDropoutGRUCell(F, H, p=0.3).double(), "weakly unbiased"),
+    "updates of a GRU, locked": (
+        lambda: UpdateDropoutGRUCell(F, H, p=0.3, locked_update=True).double(), "biased"),
+    "updates of an LSTM": (lambda: UpdateDropoutLSTMCell(F, H, p=0.3).double(), "biased"),
+    "a highway": (lambda: transforming(HighwayCell(F, H, depth=2, p_h=0.3)), "biased"),
+    "locked gates": (
+        lambda: DropoutLSTMCell(F, H, p_x=0.3, p_h=0.3, site="before", locked=True, **D64),
+        "biased"),
 }  # fmt: skip
 
 

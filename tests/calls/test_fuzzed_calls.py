@@ -19,10 +19,10 @@ import torch
 import noisin
 from noisin._util import checks
 from noisin.errors import InvalidType
-from tests.calls import laws, modules, texts, theory
+from tests.calls import laws, modules, texts, theory, windowed
 from tests.calls.call import Call, Change, fault, raised, random_changes
 
-CALLS = [*modules.CALLS, *laws.CALLS, *theory.CALLS, *texts.CALLS]
+CALLS = [*modules.CALLS, *laws.CALLS, *theory.CALLS, *texts.CALLS, *windowed.CALLS]
 COUNT = int(os.environ.get("NOISIN_FUZZED_CALLS", "1500"))
 SEEDS = range(int(os.environ.get("NOISIN_FUZZED_SEEDS", "1")))
 ROOM = 4 * 2**30  # bytes beside what the process has: large sizes are refused, not allocated
@@ -127,4 +127,4 @@ def test_only_the_error_of_torchs_counterpart_is_passed_on() -> None:
 def test_without_a_check_there_are_faults(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     unchecked = {"sizes": lambda _, shape: shape, "state_parts": lambda _, state, __: state}
     monkeypatch.setattr(checks, check, unchecked.get(check, lambda *_, **__: None))
-    assert faults(CALLS, 1_500, seed=0)
+    assert faults(CALLS, 1600, seed=0)

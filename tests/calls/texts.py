@@ -132,6 +132,16 @@ def _models() -> list[Call]:
                 "noisy_layers": lambda: [0],
             },
         ),
+        Call(
+            "LanguageModel(...) of a cell with arguments",
+            lambda **a: LanguageModel(O, hidden_size=H, **a)(torch.zeros(2, 1, dtype=torch.int64)),
+            {"cell": lambda: "highway", "cell_arguments": lambda: {"depth": 2}},
+        ),
+        Call(
+            "LanguageModel(...) with dropout of updates",
+            lambda **a: LanguageModel(O, hidden_size=H, **a)(torch.zeros(2, 1, dtype=torch.int64)),
+            {"cell": lambda: "lstm", "update_dropout": lambda: (0.1, True)},
+        ),
         Call("LanguageModel", _called("forward"), text),
         Call(
             "LanguageModel with dropout", _called("forward", dropout=Dropouts(recurrent=0.1)), text

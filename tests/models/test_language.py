@@ -17,6 +17,7 @@ from noisin import likelihoods, models, noise, objective
 from noisin.data import Batch
 from noisin.errors import InvalidType, InvalidValue, NoisinError
 from noisin.models import CELLS, PRESETS, Dropouts, LanguageModel
+from noisin.recurrent.names import KERNEL_NAMES
 
 WORDS, H, T, N = 11, 6, 5, 3
 TORCH = {
@@ -181,7 +182,7 @@ def test_bernoulli_noise_on_the_last_layer_is_output_dropout() -> None:
     assert not torch.equal(results[0][0], noisy.eval().loss(Batch(x, target)).mean)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", KERNEL_NAMES)
 @pytest.mark.parametrize("feedback", [True, False])
 @pytest.mark.parametrize("dropout", [Dropouts(), DROPOUT], ids=["plain", "dropout"])
 def test_the_switches_work(cell: str, feedback: bool, dropout: Dropouts) -> None:

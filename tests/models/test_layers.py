@@ -15,9 +15,10 @@ from noisin.data import Batch
 from noisin.errors import NoisinError
 from noisin.models import Dropout, Dropouts, LanguageModel, detach
 from noisin.models.layers import layer
-from noisin.recurrent.cell import CELLS
 from noisin.recurrent.injection import Injection, injected_modules
+from noisin.recurrent.names import KERNEL_NAMES
 from noisin.regularizers import DropoutLSTMCell, Zoneout
+from noisin.regularizers.windowed import WindowCell
 
 WORDS, T, N, F, H = 11, 5, 3, 4, 6
 LAW = noise.Gaussian(0.5)
@@ -44,6 +45,15 @@ MODELS: dict[str, dict[str, Any]] = {
     "zoneout-elman": {"cell": "elman-sigmoid", "zoneout": (0.1, 0.0)},
     "gate dropout": {"gate_dropout": (0.5, 0.4)},
     "both": {"gate_dropout": (0.5, 0.4), "zoneout": (0.1, 0.5)},
+    "locked gates": {"gate_dropout": (0.5, 0.4, True, "before")},
+    "updates": {"update_dropout": (0.3,)},
+    "updates-gru": {"cell": "gru", "update_dropout": (0.3, True), "feedback": False},
+    "highway": {"cell": "highway", "cell_arguments": {"depth": 3}},
+    "highway-dropout": {"cell": "highway", "dropout": Dropouts(recurrent=0.2, locked=True)},
+    **{name: {"cell": name} for name in ("melis-lstm", "mogrifier-lstm")},
+    "batch-norm": {"cell": "batch-norm-lstm", "cell_arguments": {"t_max": 1}},
+    "layer-norm": {"cell": "layer-norm-lstm", "zoneout": (0.1, 0.2)},
+    "layer-norm-gru": {"cell": "layer-norm-gru", "cell_arguments": {"scope": "gate"}},
     "own class": {"cell": Minimal},
     "own name": {"cell": f"{__name__}:Minimal"},
     "own with zoneout": {"cell": Minimal, "zoneout": (0.1, 0.0)},
@@ -64,7 +74,7 @@ def words() -> tuple[Tensor, Tensor]:
 def test_a_language_model_of_it_learns_and_carries_its_state(name: str) -> None:
     lm = model(**MODELS[name])
     x, target = words()
-    optimizer = torch.optim.SGD(lm.parameters(), lr=1.0)
+    optimizer = torch.optim.SGD(lm.parameters(), lr=0.1 if "norm" in name else 1.0)
     batch = Batch(x, target)
     before, state = lm.eval().log_prob(batch)
     lm.train()
@@ -90,14 +100,14 @@ def test_noise_reaches_it_and_clean_layers_stay_clean(name: str) -> None:
         each.register_forward_hook(lambda _m, _i, out: inside.append(out[0]))
     x, _ = words()
     for module in lm.modules():  # only the noise
-        if isinstance(module, Zoneout | DropoutLSTMCell):
+        if isinstance(module, Zoneout | DropoutLSTMCell | WindowCell):
             module.training = False
     first, second = lm(x)[0], lm(x)[0]
     assert_close(inside[:2], inside[2:], rtol=0, atol=0)
     assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("cell", [c for c in CELLS if c != "gru"])
+@pytest.mark.parametrize("cell", [c for c in KERNEL_NAMES if c != "gru"])
 def test_without_rates_it_is_the_layer_of_the_kernels(cell: str) -> None:
     """Zoneout and gate dropout of rate 0, which run step by step, compute the same."""
     x = torch.randn(T, N, F).double()
@@ -162,6 +172,16 @@ def test_an_own_cell_keeps_its_initialisation_from_a_stream_of_its_own() -> None
         ({"cell": Minimal, "dropout": Dropouts(recurrent=0.5)}, "dropout.recurrent = 0"),
         ({"cell": "gru", "zoneout": (0.1, 0.0)}, "Use site='state'"),
         ({"cell": noisin.LSTM, "zoneout": (0.1, 0.0)}, "Pass the name of the cell"),
+        ({"cell": "gru", "update_dropout": (0.1,)}, "Use site='state'"),
+        ({"cell": "highway", "update_dropout": (0.1,)}, "for an LSTM and a GRU. Use cell='lstm'"),
+        ({"update_dropout": (0.1,), "gate_dropout": (0.1, 0.1)}, "not both"),
+        ({"update_dropout": 0.1}, r"must be None or \(p,\) or \(p, locked\), got 0.1"),
+        ({"cell_arguments": {"bias": False}}, "this cell takes no cell_arguments, got bias"),
+        ({"cell_arguments": 3}, "cell_arguments must be a dict, .* got 3"),
+        ({"cell": "highway", "cell_arguments": {"width": 3}}, "unexpected keyword .*'width'"),
+        ({"cell": "highway", "cell_arguments": {"depth": 0}}, "depth must be a whole number"),
+        ({"cell": "highway", "cell_arguments": {"p_h": 0.1}}, "has p_h, which the model sets"),
+        ({"cell": Minimal, "cell_arguments": {"scale": 3}}, "unexpected keyword .*'scale'"),
     ],
 )
 def test_what_cannot_be_combined_is_refused(settings: dict[str, Any], message: str) -> None:

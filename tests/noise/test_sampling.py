@@ -19,7 +19,15 @@ from noisin.models import Dropout
 from noisin.models.layers import layer
 from noisin.noise.sampling import Shard, Stochastic, set_shard
 from noisin.recurrent.injection import Injection
-from noisin.regularizers import DropoutLSTMCell, WeightDrop, WeightNoise, Zoneout
+from noisin.regularizers import (
+    DropoutLSTMCell,
+    HighwayCell,
+    UpdateDropoutGRUCell,
+    UpdateDropoutLSTMCell,
+    WeightDrop,
+    WeightNoise,
+    Zoneout,
+)
 
 T, N, F, H = 4, 6, 3, 5
 LAW = noise.Gaussian(0.5)
@@ -46,6 +54,15 @@ MODULES: dict[str, Make] = {
     "weight noise per step": lambda g: layer(
         "lstm", F, H, injection=Injection(LAW, generator=g),
         weight_noise=WeightNoise(0.3, "multiplicative", "step"),
+    ),
+    "locked gates": lambda g: noisin.Unrolled(
+        DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, site="before", locked=True, generator=g)
+    ),
+    "highway": lambda g: noisin.Unrolled(HighwayCell(F, H, depth=2, p_h=0.4, generator=g)),
+    "updates": lambda g: noisin.Unrolled(UpdateDropoutLSTMCell(F, H, p=0.4, generator=g)),
+    "locked updates": lambda g: noisin.Unrolled(
+        noisin.Noisy(UpdateDropoutGRUCell(F, H, p=0.4, locked_update=True, generator=g), LAW,
+                     feedback=False, generator=g)
     ),
     "all of them": lambda g: layer(
         "lstm", F, H, injection=Injection(LAW, generator=g), zoneout=(0.3, 0.5),

@@ -14,6 +14,7 @@ from noisin import noise, objective
 from noisin.errors import InvalidType
 from noisin.likelihoods import Gaussian
 from noisin.recurrent.cell import CELLS
+from noisin.recurrent.names import KERNEL_NAMES
 
 T, N, F, H = 5, 3, 2, 4
 
@@ -31,7 +32,7 @@ class Leaky(nn.Module):
         return h + slow, 0.9 * slow + 0.1 * h
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", KERNEL_NAMES)
 @pytest.mark.parametrize("feedback", [True, False])
 def test_a_cell_of_the_list_is_its_layer(name: str, feedback: bool) -> None:
     """The same parameters and noise give the same values, of all built-in cells."""

@@ -135,6 +135,32 @@ def test_noise_composes_with_dropout() -> None:
         assert not torch.equal(noisin.unroll(cell, x)[0], noisin.unroll(cell, x)[0])
 
 
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("site", ["before", "after"])
+def test_locked_masks_are_constant_in_a_window(site: Any, shared: bool) -> None:
+    """Gal's variational LSTM: the equations with one draw; another window has another."""
+    cell = DropoutLSTMCell(
+        F, H, p_x=0.5, p_h=0.4, site=site, shared=shared, locked=True, **D64
+    )  # fmt: skip
+    x = torch.randn(5, N, F, **D64)
+    torch.manual_seed(7)
+    z, (h_n, c_n) = noisin.unroll(noisin.Noisy(cell, None), x)
+    torch.manual_seed(7)
+    masks = cell.sample_masks(x[0])
+    h, c = torch.zeros(2, N, H, **D64)
+    for t in range(5):
+        h, c = equations(cell, x[t], h, c, masks)
+        assert_close(z[t], h)
+    assert_close((h_n, c_n), (h, c))
+    assert not torch.equal(noisin.unroll(cell, x)[0], z)
+    cell.eval()
+    theirs = nn.LSTMCell(F, H, **D64)
+    theirs.load_state_dict(cell.state_dict())
+    assert torch.equal(noisin.unroll(cell, x)[0], noisin.unroll(theirs, x)[0])
+    with pytest.raises(InvalidValue, match=r"expected a state of shape \(2, 4\), got \(1, 4\)"):
+        noisin.unroll(cell.train(), x, (h[:1], c[:1]))
+
+
 @pytest.mark.parametrize("name", ["p_x", "p_h"])
 @pytest.mark.parametrize("p", [1.0, -0.1, float("nan"), "0.5", True])
 def test_bad_rates(name: str, p: Any) -> None:

@@ -11,10 +11,11 @@ from torch.testing import assert_close
 import noisin
 from noisin import noise
 from noisin.errors import InvalidValue
-from noisin.models import CELLS, Dropout, Dropouts, layers
+from noisin.models import Dropout, Dropouts, layers
 from noisin.models.layers import Layer
 from noisin.recurrent.functional import inject
 from noisin.recurrent.injection import Injection
+from noisin.recurrent.names import KERNEL_NAMES
 from noisin.regularizers import DropoutLSTMCell, Masks
 from tests import oracle, stats
 
@@ -68,7 +69,7 @@ def test_recurrent_dropout_is_the_cell_with_masked_products(locked: bool) -> Non
 
 @pytest.mark.parametrize("feedback", [True, False])
 @pytest.mark.parametrize("mode", ["multiplicative", "additive"])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", KERNEL_NAMES)
 def test_noise_composes_with_masks_of_ones(cell: str, mode: str, feedback: bool) -> None:
     """Masks so kind that they drop nothing leave the noisy layer as it is, for every cell."""
     ours = layer(cell, 1e-12, noise=noise.Gaussian(0.3), mode=mode, feedback=feedback)

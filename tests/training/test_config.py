@@ -18,6 +18,7 @@ from noisin.noise import FAMILIES, ranges
 from noisin.training import RunConfig
 from noisin.training.config import NoiseConfig, ScheduleConfig, explain
 from noisin.training.config.hash import ABSENT
+from noisin.training.config.model import GateDropoutConfig
 from noisin.training.config.section import Section
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -68,6 +69,19 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"model": {"zoneout": 0.1}}, "model.zoneout must be a section of settings, got 0.1."),
     ({"model": {"cell": "gru", "zoneout": {"p_c": 0.1}}},
      "model.zoneout.p_c must be 0 for cell = 'gru', which has no memory c, got 0.1."),
+    ({"model": {"cell": "highway", "zoneout": {"p_c": 0.1}}},
+     "model.zoneout.p_c must be 0 for cell = 'highway', which has no memory c, got 0.1."),
+    ({"model": {"cell_arguments": {"depth": 3}}},
+     "model.cell_arguments must be left out for cell = 'lstm', got depth."),
+    ({"model": {"cell": "highway", "cell_arguments": {"depth": float("nan")}}},
+     "model.cell_arguments must have arguments that JSON can represent"),
+    ({"model": {"cell": "highway", "update_dropout": {"p": 0.1}}},
+     "model.update_dropout must be left out for cell = 'highway': only lstm and gru have it."),
+    ({"model": {"update_dropout": {"p": 0.1}, "gate_dropout": {"x": 0.1}}},
+     "model.update_dropout must be left out together with gate_dropout"),
+    ({"model": {"update_dropout": {"p": 1}}}, "model.update_dropout.p must be less than 1.0"),
+    ({"model": {"cell": "gru", "update_dropout": {"p": 0.1}}, "noise": {"gamma": 1}},
+     "noise.site must be state for a GRU with update_dropout"),
     ({"model": {"cell": "gru", "gate_dropout": {"x": 0.1}}},
      "model.gate_dropout must be left out for cell = 'gru': only the lstm cell has it."),
     ({"model": {"zoneout": {"p_h": 0.1}, "dropout": {"recurrent": 0.1}}},
@@ -294,6 +308,18 @@ def test_the_hash_of_settings_stays_what_it_was() -> None:
     )
 
 
+def test_gate_dropout_keeps_its_hash() -> None:
+    """That of the version before masks could be locked, shared, or on what the products read."""
+    rates = {"x": 0.5, "h": 0.4}
+    hashes = [
+        RunConfig.parse({"model": {"gate_dropout": {**rates, **more}}}).hash()
+        for more in ({}, {"locked": False, "site": "after"}, {"locked": True}, {"site": "before"})
+    ]
+    assert hashes[0] == "81703662d71a113353e0764dd7ecdc48fb01107faebbd1f5f9c0bfd93d7f7c87"
+    assert hashes[0] == hashes[1]
+    assert len({*hashes}) == 3
+
+
 OPTIONAL: list[tuple[dict[str, Any], str]] = [
     ({"data": {"task": "text"}}, "data.task"),
     ({"model": {"zoneout": {"p_h": 0.1}}}, "model.zoneout.p_h"),
@@ -301,6 +327,8 @@ OPTIONAL: list[tuple[dict[str, Any], str]] = [
     ({"model": {"weight_drop": {"p": 0.5}}}, "model.weight_drop.p"),
     ({"model": {"weight_noise": {"std": 0.5}}}, "model.weight_noise.std"),
     ({"train": {"terms": {"l2": 1e-6}}}, "train.terms.l2"),
+    ({"model": {"update_dropout": {"p": 0.5}}}, "model.update_dropout.p"),
+    ({"model": {"cell": "highway", "cell_arguments": {"depth": 10}}}, "model.cell_arguments.depth"),
     ({"model": {"head": {"kind": "mine.heads:Mixture", "experts": 15}}}, "model.head.experts"),
     ({"model": {"last_size": 7, "tied": False}}, "model.last_size"),
     ({"model": {"embedding_size": 7, "projection": {"dropout": 0.1}}}, "model.projection.dropout"),
@@ -346,6 +374,9 @@ def test_an_optional_section(values: dict[str, Any], name: str) -> None:
         {"model": {"weight_drop": {"p": 0, "inputs": True}}},
         {"model": {"weight_noise": {"std": 0, "mode": "multiplicative", "per": "step"}}},
         {"model": {"dropout": {"words": 0, "words_shared": True}}},
+        {"model": {"gate_dropout": {"x": 0, "locked": True, "site": "before"}}},
+        {"model": {"update_dropout": {"p": 0, "locked": True}}},
+        {"model": {"cell_arguments": {}}},
         {"model": {"head": {"kind": "linear"}}},
         {"model": {"skip": False, "output_bias": True, "projection": None}},
         {"train": {"augmented_loss": {"gamma": 0}}},
@@ -372,6 +403,8 @@ def test_every_optional_setting_is_off_by_default() -> None:
         section = values
         for part in sections:
             section = section[part]
+            if section is None:  # off as a whole
+                section = GateDropoutConfig().model_dump(mode="json")
         assert section[last] == off, name
 
 

@@ -67,7 +67,8 @@ def test_other_rows_are_refused() -> None:
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    **{cell: {"cell": cell} for cell in CELLS},
+    **{cell: {"cell": cell} for cell in CELLS if cell != "batch-norm-lstm"},  # which refuses it
+    "highway-locked": {"cell": "highway", "dropout": Dropouts(recurrent=0.4, locked=True)},
     "unfed": {"feedback": False, "noisy_layers": "last"},
     "sequence": {"share": "sequence"},
     "dropout": {"dropout": DROPOUT},
@@ -192,6 +193,17 @@ KINDS: dict[str, dict[str, Any]] = {
         },
         "train": {"terms": {"ar": 2.0, "tar": 1.0, "l1": 1e-4, "l2": 1e-3}},
     },
+    "locked gates": {
+        "model": {"gate_dropout": {"x": 0.3, "h": 0.2, "locked": True, "site": "before"}}
+    },
+    "updates": {"model": {"update_dropout": {"p": 0.3, "locked": True}}},
+    "highway": {
+        "model": {
+            "cell": "highway",
+            "cell_arguments": {"depth": 2},
+            "dropout": {"input": 0.1, "recurrent": 0.2, "output": 0.1, "locked": True},
+        }
+    },
     "padded batches of unequal sizes": toy_music.SETTINGS,
     "importance of padded batches": toy_music.SETTINGS
     | {"train": {**toy_music.TRAIN, "objective": "importance", "K": 2}},
@@ -287,6 +299,13 @@ def test_a_batch_that_cannot_be_split_is_refused(tmp_path: Path) -> None:
     outcomes = Group(tmp_path / "run", 3).wait()
     assert [o.code for o in outcomes] == [2, 2, 2]
     assert all("8 columns cannot be split evenly among 3" in o.message for o in outcomes)
+
+
+def test_batch_statistics_are_refused(tmp_path: Path) -> None:
+    outcomes = Group(tmp_path / "run", 2, model={"cell": "batch-norm-lstm"}).wait()
+    assert [o.code for o in outcomes] == [2, 2]
+    assert any("would each normalise by the statistics of their own rows" in o.message
+               for o in outcomes)  # fmt: skip
 
 
 def test_what_the_main_one_is_refused_stops_all(tmp_path: Path) -> None:

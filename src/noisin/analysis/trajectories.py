@@ -8,7 +8,7 @@ zoneout inside of ``f_W``, belongs to it and is replayed with the same draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +24,7 @@ from noisin.recurrent.convert import NOISY
 from noisin.recurrent.functional import States
 from noisin.recurrent.injection import as_training
 from noisin.recurrent.stack import NoisyStack
+from noisin.recurrent.windows import step_inputs
 
 Kind = Literal["rnn", "cell"]
 
@@ -75,14 +76,19 @@ class Runner:
     def _by_steps(self, x: Tensor) -> Trajectory:
         """Each step from the same noisy past: once as in training, once without noise."""
         zs, fs, state = [], [], None
-        for x_t in x:
+        with as_training(self.module, False):
+            clean_inputs = self._inputs(x)
+        for x_t, clean in zip(self._inputs(x), clean_inputs, strict=True):
             with as_training(self.module, False):
-                fs.append(self._step(x_t, state)[0])
+                fs.append(self._step(clean, state)[0])
             z, state = self._step(x_t, state)
             zs.append(z)
         return Trajectory(torch.stack(zs), torch.stack(fs))
 
-    def _step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def _inputs(self, x: Tensor) -> Sequence[Any]:
+        return step_inputs(self.module, x) if self.kind == "cell" else x.unbind(0)
+
+    def _step(self, x: Any, state: Any) -> tuple[Tensor, Any]:
         if self.kind == "cell":
             state = self.module(x, state)
             return hidden(self.module, state), state
@@ -121,10 +127,12 @@ def _of_stack(stack: NoisyStack, run: Callable[[], Any]) -> list[Trajectory]:
 
 
 def _of_cell(cell: NoisyCell, x: Tensor) -> Trajectory:
+    inputs: list[Any] = []  # with the masks that were drawn for the whole window
     streams: list[Tensor] = []
     transition = cell.transition
 
-    def recorded(x: Tensor, state: Any = None) -> Any:
+    def recorded(x: Any, state: Any = None) -> Any:
+        inputs.append(x)
         streams.append(torch.get_rng_state())
         return transition(x, state)
 
@@ -134,7 +142,7 @@ def _of_cell(cell: NoisyCell, x: Tensor) -> Trajectory:
     state, fs = None, []
     for t, stream in enumerate(streams):
         torch.set_rng_state(stream)
-        state = transition(x[t], state)
+        state = transition(inputs[t], state)
         fs.append(hidden(cell, state))
         if cell.feedback:
             state = with_hidden(cell, state, z[t])

@@ -77,7 +77,8 @@ def _parameters() -> Iterator[inspect.Parameter]:
 
 def _parameter(name: str, field: FieldInfo, group: Group) -> inspect.Parameter:
     if get_origin(field.annotation) is dict:
-        return _open(name, f"{field.description} --{name}.NAME NUMBER gives one.", group)
+        value = "VALUE" if Any in get_args(field.annotation) else "NUMBER"
+        return _open(name, f"{field.description} --{name}.NAME {value} gives one.", group)
     names = _names(field)
     return _keyword(
         name,

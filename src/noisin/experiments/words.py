@@ -27,7 +27,8 @@ _SHOWN |= {f"model.{name}" for name in ("last_size", "output_bias", "skip", "pro
 # What identifies your own model and task, beside the arguments of their constructors.
 _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
 _SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
-_SECTIONS = ("zoneout", "gate_dropout", "weight_drop", "weight_noise", "head")
+_SECTIONS = ("cell_arguments", "zoneout", "gate_dropout", "update_dropout", "weight_drop")
+_SECTIONS += ("weight_noise", "head")
 _SHOWN_SECTIONS = (
     *(f"model.{name}." for name in _SECTIONS),
     *(f"train.{name}." for name in ("terms", "importance", "fraternal", "augmented_loss")),
@@ -47,6 +48,8 @@ def task(config: RunConfig) -> str:
     >>> model = {"embedding_size": 268, "skip": True, "projection": {"dropout": 0.3}}
     >>> task(RunConfig.parse({"model": model}))
     'manual, LSTM 2×650, embedding 268, skip connections, projection'
+    >>> task(RunConfig.parse({"model": {"cell": "highway", "cell_arguments": {"depth": 10}}}))
+    'manual, Highway 2×650 (depth 10)'
     """
     if (own := config.own) is not None:
         return f"{_name(own.task)}, {_name(own.model)}"
@@ -54,7 +57,8 @@ def task(config: RunConfig) -> str:
     parts = [config.data.name]
     if config.data.task is not None:
         parts.append(f"task {config.data.task}")
-    parts.append(f"{_cell(model.cell)} {model.num_layers}×{model.hidden_size}")
+    size = f"{model.num_layers}×{model.hidden_size}"
+    parts.append(f"{_cell(model.cell)} {size}{_arguments(model.cell_arguments)}")
     if model.embedding_size is not None:
         parts.append(f"embedding {model.embedding_size}")
     if model.last_size is not None:
@@ -67,15 +71,27 @@ def task(config: RunConfig) -> str:
     }
     parts += [words for words, given in structure.items() if given]
     if model.head is not None:
-        given = ", ".join(f"{name} {_shown(value)}" for name, value in model.head.arguments.items())
-        parts.append(f"head {model.head.kind}" + (f" ({given})" if given else ""))
+        parts.append(f"head {model.head.kind}{_arguments(model.head.arguments)}")
     return ", ".join(parts)
 
 
+def _arguments(given: Mapping[str, Any]) -> str:
+    shown = ", ".join(f"{name} {_shown(value)}" for name, value in given.items())
+    return f" ({shown})" if shown else ""
+
+
 def _cell(name: str) -> str:
+    """The name of a cell in words.
+
+    >>> _cell("gru"), _cell("elman-tanh"), _cell("layer-norm-lstm"), _cell("mine.cells:Cell")
+    ('GRU', 'Elman-tanh', 'Layer-norm LSTM', 'mine.cells:Cell')
+    """
     if ":" in name:  # package.module:Class
         return name
-    return name.capitalize() if "-" in name else name.upper()
+    kind, _, base = name.rpartition("-")
+    if base in ("lstm", "gru"):
+        return f"{kind.capitalize()} {base.upper()}".strip()
+    return name.capitalize()
 
 
 def _name(own: Mapping[str, Any]) -> str:
@@ -161,6 +177,11 @@ def regularizers(config: RunConfig) -> list[str]:
     >>> config = RunConfig.parse({"model": model, "train": {"terms": {"mine:Slow": 2}}})
     >>> regularizers(config)
     ['gate dropout 0.5/0.4', 'zoneout 0.025/0.25', 'mine:Slow 2']
+    >>> model = {"gate_dropout": {"x": 0.5, "h": 0.3, "site": "before", "locked": True}}
+    >>> regularizers(RunConfig.parse({"model": model}))
+    ['gate dropout 0.5/0.3 (locked, before)']
+    >>> regularizers(RunConfig.parse({"model": {"update_dropout": {"p": 0.25}}}))
+    ['update dropout 0.25']
     """
     terms = [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
     return [
@@ -173,10 +194,13 @@ def regularizers(config: RunConfig) -> list[str]:
 
 def _of_units(config: RunConfig) -> list[str]:
     gates, zoneout = config.model.gate_dropout, config.model.zoneout
-    projection = config.model.projection
+    updates, projection = config.model.update_dropout, config.model.projection
     found = [dropout(config)] if _drops_units(config) else []
     if gates is not None:
-        found.append(f"gate dropout {gates.x:g}/{gates.h:g}")
+        kinds = {"locked": gates.locked, "before": gates.site == "before", "shared": gates.shared}
+        found.append(f"gate dropout {gates.x:g}/{gates.h:g}{_switches(kinds)}")
+    if updates is not None:
+        found.append(f"update dropout {updates.p:g}{_switches({'locked': updates.locked})}")
     if zoneout is not None:
         found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
     if projection is not None and projection.dropout:
@@ -227,6 +251,11 @@ def _of_words_and_weights(model: ModelConfig) -> list[str]:
         per = "" if noise.per == "sequence" else f" per {noise.per}"
         found.append(f"{mode}weight noise {noise.std:g}{per}")
     return found
+
+
+def _switches(kinds: Mapping[str, bool]) -> str:
+    on = ", ".join(name for name, value in kinds.items() if value)
+    return f" ({on})" if on else ""
 
 
 def _regularized(config: RunConfig) -> str:

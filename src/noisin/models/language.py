@@ -24,6 +24,7 @@ from noisin.models.layers import CellChoice
 from noisin.models.projection import DownProjection
 from noisin.models.sequence import SequenceModel
 from noisin.models.sizes import Reads, layer_sizes
+from noisin.models.steps import GateDropout
 from noisin.noise import Noise
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
@@ -50,8 +51,8 @@ class LanguageModel(SequenceModel):
             ``hidden_size``. If V is tied and the head is linear, the sizes must be equal, unless
             there is a projection.
         num_layers: the number of layers.
-        cell: ``"lstm"``, ``"gru"``, ``"elman-tanh"``, ``"elman-sigmoid"`` or ``"elman-relu"``; or
-            a custom cell: a class ``Cell(input_size, hidden_size)`` whose instances are
+        cell: ``"lstm"``, ``"gru"`` or another of :data:`~noisin.recurrent.names.CELL_NAMES`; or a
+            custom cell: a class ``Cell(input_size, hidden_size)`` whose instances are
             ``(x, state) -> state``, or its name, ``"package.module:Class"``.
         tied: whether V shares the weights of the embedding.
         output_bias: whether the linear head has a bias b.
@@ -69,7 +70,11 @@ class LanguageModel(SequenceModel):
         dropout: the drop rates.
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
-            :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
+            :class:`~noisin.regularizers.DropoutLSTMCell`, or None. A
+            :class:`~noisin.models.steps.GateDropout` has more settings.
+        update_dropout: the rate ``(p,)``, or ``(p, locked)``, of the dropout of updates,
+            :class:`~noisin.regularizers.UpdateDropoutLSTMCell`, or None.
+        cell_arguments: arguments of the constructor of the cell, such as ``{"depth": 10}``.
         weight_drop: dropout of recurrent weights, a :class:`~noisin.regularizers.WeightDrop`.
         weight_noise: noise on the weights, a :class:`~noisin.regularizers.WeightNoise`.
         terms: penalties to add to the loss.
@@ -116,9 +121,11 @@ class LanguageModel(SequenceModel):
         site: Site = "read",
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
         zoneout: tuple[float, float] | None = None,
-        gate_dropout: tuple[float, float] | None = None,
+        gate_dropout: tuple[float, float] | GateDropout | None = None,
+        update_dropout: tuple[float] | tuple[float, bool] | None = None,
         weight_drop: WeightDrop | None = None,
         weight_noise: WeightNoise | None = None,
+        cell_arguments: Mapping[str, Any] = {},
         terms: Sequence[Term] = (),
         generator: Generator | None = None,
     ) -> None:
@@ -144,11 +151,13 @@ class LanguageModel(SequenceModel):
         sizes = layer_sizes(embedding_size, hidden_size, num_layers, last_size, reads)
         with layers.own_stream(generator):  # torch's initialisation is replaced below
             self.embedding = Words(num_words, embedding_size, dropout=dropout.words_of(generator))
-            options = {
+            options: dict[str, Any] = {
                 "zoneout": zoneout,
                 "gate_dropout": gate_dropout,
+                "update_dropout": update_dropout,
                 "weight_drop": weight_drop,
                 "weight_noise": weight_noise,
+                "cell_arguments": cell_arguments,
             }
             self.layers = layers.recurrent_layers(cell, sizes, injection, dropout, **options)
         self.dropouts = layers.emitted_dropouts(dropout, num_layers, generator)
@@ -224,7 +233,7 @@ def _check_sizes(**sizes: object) -> None:
 
 def _check_choices(cell: CellChoice, tied: bool, site: str, dropout: Dropouts) -> None:
     checks.one_of("LanguageModel: tied", tied, (True, False))
-    if cell != "gru":
+    if not isinstance(cell, str) or cell != "gru":  # an array has no truth value
         checks.one_of("LanguageModel: site, for a cell that is not a GRU,", site, ("read",))
     if not isinstance(dropout, Dropouts):
         raise InvalidType(

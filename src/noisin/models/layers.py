@@ -7,16 +7,18 @@ their gates, run step by step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin._util import arguments, checks, states
-from noisin._util.settings import construct
+from noisin._util import states
 from noisin.errors import InvalidType, Unsupported
+from noisin.models import steps
+from noisin.models.steps import GateDropout
 from noisin.recurrent import drop_ins
 from noisin.recurrent.cell import CellSpec, find
 from noisin.recurrent.cells import Noisy
@@ -26,11 +28,9 @@ from noisin.recurrent.layout import Layout
 from noisin.recurrent.samples import repeat_rows
 from noisin.recurrent.stack import NoisyStack
 from noisin.recurrent.unrolled import Unrolled
-from noisin.regularizers.cells import DropoutLSTMCell
 from noisin.regularizers.sequences import Dropout, Dropouts
-from noisin.regularizers.synaptic import SynapticNoise
 from noisin.regularizers.transitions import Zoneout
-from noisin.regularizers.weights import RandomWeights, WeightDrop, WeightNoise
+from noisin.regularizers.windowed import WindowCell
 
 CellChoice = str | Callable[[int, int], Any]
 
@@ -41,21 +41,19 @@ class Layer(nn.Module):
     Args:
         rnn: one layer of noisin's RNN, LSTM or GRU, or an :class:`~noisin.Unrolled` cell.
         dropout: applied to the ``h_{t-1}`` that the recurrence reads, not to carry and memory.
-        weights: draws weights for each forward pass in place of those of ``rnn``; None is not to.
     """
 
-    def __init__(
-        self, rnn: nn.Module, dropout: Dropout, weights: RandomWeights | None = None
-    ) -> None:
+    def __init__(self, rnn: nn.Module, dropout: Dropout) -> None:
         super().__init__()
         self.rnn = rnn
         self.dropout = dropout
-        self.weights = weights
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
         """Weights uniform on ±1/√H, biases zero; a custom cell keeps its initialisation."""
         with torch.no_grad():
             for module in self.rnn.modules():
+                if isinstance(module, WindowCell):
+                    module.reset_parameters(generator)
                 if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
                     continue
                 bound = module.hidden_size**-0.5
@@ -67,31 +65,23 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, state: Any = None, *, samples: int = 1) -> tuple[Tensor, Any]:
         """``(T, N, F)`` to ``(T, N, H)``, and the state; of K samples, as in a stack."""
-        rnn, given = self.rnn, self._random_weights()
+        rnn = self.rnn
         if samples != 1:
             if isinstance(rnn, NoisyStack) and not self.dropout.acts:
-                z, state = rnn(x, state, samples=samples, **given)
+                z, state = rnn(x, state, samples=samples)
                 return z, state
             x, state = repeat_rows(x, samples), states.spread(state, x.shape[1], samples)
         if state is not None and isinstance(rnn, nn.RNNBase):
             sizes = (rnn.hidden_size,) * (2 if isinstance(rnn, nn.LSTM) else 1)
             drop_ins.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)
-        if not (self.dropout.acts or given) or not isinstance(rnn, nn.RNNBase):
+        if not self.dropout.acts or not isinstance(rnn, nn.RNNBase):
             z, state = rnn(x, state)
             return z, state
         if not isinstance(rnn, NoisyStack):  # a torch module, after noisin.revert
             rnn = clean_twin(rnn)
-        if self.dropout.acts:
-            given["read_mask"] = self.dropout.mask(x, rnn.hidden_size).unsqueeze(0)
-        z, state = rnn(x, state, **given)
+        mask = self.dropout.mask(x, rnn.hidden_size).unsqueeze(0)
+        z, state = rnn(x, state, read_mask=mask)
         return z, state
-
-    def _random_weights(self) -> dict[str, Any]:
-        """The argument ``weights`` of a stack, if they are random at present."""
-        if self.weights is None or not self.weights.acts or not isinstance(self.rnn, nn.RNNBase):
-            return {}
-        own = {name: getattr(self.rnn, name) for name in self.rnn._flat_weights_names}
-        return {"weights": self.weights(own)}
 
 
 def layer(
@@ -102,9 +92,9 @@ def layer(
     injection: Injection = Injection(),  # noqa: B008 - frozen
     dropout: Dropout | None = None,
     zoneout: tuple[float, float] | None = None,
-    gate_dropout: tuple[float, float] | None = None,
-    weight_drop: WeightDrop | None = None,
-    weight_noise: WeightNoise | None = None,
+    gate_dropout: tuple[float, float] | GateDropout | None = None,
+    update_dropout: tuple[float] | tuple[float, bool] | None = None,
+    cell_arguments: Mapping[str, Any] = {},
 ) -> Layer:
     """Build a layer.
 
@@ -113,12 +103,13 @@ def layer(
             class ``Cell(input_size, hidden_size)`` whose instances are ``(x, state) -> state``.
         input_size, hidden_size: the sizes of the layer.
         injection: how the noise is injected.
-        dropout: applied to what the recurrence reads, for a cell with kernels.
+        dropout: applied to what the recurrence reads, for a cell with kernels or a
+            :class:`~noisin.regularizers.windowed.WindowCell`.
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
             :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
-        weight_drop: dropout of the recurrent weights, for a cell with kernels, or None.
-        weight_noise: noise on the weights, or None.
+        update_dropout: the rate ``(p,)``, or ``(p, locked)``, of the dropout of updates, or None.
+        cell_arguments: arguments of the constructor of the cell.
 
     >>> z, (h, c) = layer("lstm", 2, 3, gate_dropout=(0.5, 0.4))(torch.zeros(5, 1, 2))
     >>> z.shape
@@ -128,37 +119,22 @@ def layer(
     spec = find(cell) if isinstance(cell, str) else None
     build = _class(cell) if spec is None else spec.load()
     stacked = isinstance(build, type) and issubclass(build, NoisyStack)
-    weights = _weights(weight_drop, weight_noise, injection.generator)
-    per_step = weight_noise is not None and weight_noise.per_step
-    if stacked and zoneout is None and gate_dropout is None and not per_step:
-        rnn = _stack(build, spec, (input_size, hidden_size), injection, dropout)
-        return Layer(rnn, dropout, weights)
-    if weights is not None:
-        raise Unsupported(
-            "LanguageModel: weight_drop, and weight_noise per sequence, replace the weights of a "
-            "layer with kernels, and this layer runs step by step because of its cell, zoneout, "
-            "gate_dropout or weight_noise per step. Use one or the other."
-        )
-    if dropout.p:
-        raise Unsupported(
-            "LanguageModel: recurrent dropout needs a layer with kernels, and this layer runs step "
-            "by step because of its cell, zoneout, gate_dropout or weight_noise per step. Use "
-            "dropout.recurrent = 0."
-        )
-    if gate_dropout is not None:
-        step = _dropout_lstm(spec, input_size, hidden_size, gate_dropout, injection)
+    sizes = (input_size, hidden_size)
+    steps.require_arguments(stacked, cell_arguments)
+    if stacked and zoneout is None and gate_dropout is None and update_dropout is None:
+        return Layer(_stack(build, spec, sizes, injection, dropout), dropout)
+    if update_dropout is not None:
+        build, cell_arguments = steps.update_dropout(spec, update_dropout, gate_dropout)
+        _require_one_state(spec, injection, "update_dropout masks")
+    elif gate_dropout is not None:
+        build = partial(steps.dropout_lstm, spec, gate_dropout)
     elif stacked:
-        step = _single(spec, injection, input_size, hidden_size)
-    else:
-        step = construct("LanguageModel: cell", build, input_size, hidden_size)
-        checks.require_cell("LanguageModel: cell", step)
-    if weight_noise is not None and per_step:
-        std, mode = weight_noise.std, weight_noise.mode
-        step = SynapticNoise(step, std, mode, generator=injection.generator)
+        build = partial(_single, spec, injection)
+    step = steps.step_cell(build, sizes, cell_arguments, dropout, injection.generator)
     if zoneout is not None:
-        p_h, p_c = _pair("zoneout", "(p_h, p_c)", zoneout)
+        p_h, p_c = steps.settings(steps.ZoneoutRates, "zoneout", "(p_h, p_c)", zoneout)
         step = Zoneout(step, p_h, p_c, generator=injection.generator)
-    return Layer(Unrolled(_noisy(step, injection)), dropout)
+    return Layer(Unrolled(_noisy(step, injection)), Dropout(0.0))
 
 
 def recurrent_layers(
@@ -166,8 +142,7 @@ def recurrent_layers(
 ) -> nn.ModuleList:
     """Stacked layers, from ``sizes[0]`` inputs to ``sizes[-1]`` outputs.
 
-    ``options`` are passed to :func:`layer`: ``zoneout``, ``gate_dropout``, ``weight_drop``,
-    ``weight_noise``.
+    ``options`` are passed to :func:`layer`: ``zoneout``, ``cell_arguments`` and others.
     """
     count = len(sizes) - 1
     injection.require_layers(count)
@@ -210,24 +185,6 @@ def _stack(
     return rnn
 
 
-def _weights(
-    drop: WeightDrop | None, noise: WeightNoise | None, generator: Generator | None
-) -> RandomWeights | None:
-    """What draws the weights of each forward pass, if anything does."""
-    for name, part, kind in (("drop", drop, WeightDrop), ("noise", noise, WeightNoise)):
-        if part is not None:
-            advice = f"Pass, for example, regularizers.{kind.__name__}(0.1)."
-            arguments.instance(f"LanguageModel: weight_{name}", part, kind, advice)
-    weights = RandomWeights(drop, None if noise and noise.per_step else noise, generator)
-    return weights if weights.acts else None
-
-
-def _pair(name: str, what: str, rates: object) -> tuple[float, float]:
-    if not isinstance(rates, tuple | list) or len(rates) != 2:
-        raise InvalidType(f"LanguageModel: {name} must be None or {what}, got {rates!r:.60}.")
-    return rates[0], rates[1]
-
-
 def _class(cell: object) -> Callable[..., Any]:
     if not callable(cell) or isinstance(cell, nn.Module):
         raise InvalidType(
@@ -237,33 +194,25 @@ def _class(cell: object) -> Callable[..., Any]:
     return cell
 
 
-def _dropout_lstm(
-    spec: CellSpec | None, input_size: int, hidden_size: int, rates: object, injection: Injection
-) -> nn.Module:
-    if spec is None or spec.name != "lstm":
-        raise Unsupported(
-            "LanguageModel: gate_dropout is defined for the gates of an LSTM. Use cell='lstm'."
-        )
-    p_x, p_h = _pair("gate_dropout", "(x, h)", rates)
-    return DropoutLSTMCell(input_size, hidden_size, p_x=p_x, p_h=p_h, generator=injection.generator)
-
-
 def _single(spec: CellSpec | None, injection: Injection, *sizes: int) -> nn.Module:
     """A single-step cell that is equivalent to a layer of this kind."""
     if spec is None or spec.cell is None:
         raise Unsupported(
-            "LanguageModel: zoneout, and weight_noise per step, need a single-step cell. Pass the "
-            "name of the cell, or a class whose instances are (x, state) -> state."
+            "LanguageModel: zoneout wraps a single-step cell. Pass the name of the cell, or a "
+            "class whose instances are (x, state) -> state."
         )
-    noisy = injection.noise is not None and injection.feedback
-    if spec.on_state is not None and noisy and injection.site == "read":
-        raise Unsupported(
-            "LanguageModel: a GRU with zoneout, or with weight_noise per step, has one tensor as "
-            "its state, so noise that is fed back must act on the whole state. Use site='state', "
-            "which warns, or feedback=False."
-        )
+    _require_one_state(spec, injection, "zoneout keeps")
     cell: nn.Module = spec.load_cell()(*sizes, **spec.arguments)
     return cell
+
+
+def _require_one_state(spec: CellSpec | None, injection: Injection, what: str) -> None:
+    noisy = injection.noise is not None and injection.feedback
+    if spec is not None and spec.on_state is not None and noisy and injection.site == "read":
+        raise Unsupported(
+            f"LanguageModel: {what} the whole state of a GRU, so noise that is fed back must "
+            f"act on the whole state. Use site='state', which warns, or feedback=False."
+        )
 
 
 def _noisy(step: Any, injection: Injection) -> Any:

@@ -3,7 +3,8 @@
 A cell is ``(x, state) -> state``; a state of None is the initial one. Its hidden state ``h`` is the
 tensor, or the first of the tuple, unless the cell defines methods ``hidden(state) -> h``
 and ``with_hidden(state, z) -> state``. :class:`Noisy` wraps any cell into the noise-injected one,
-``g_W = f_W * (1 + eps)``, and :func:`unroll` runs a cell over time.
+``g_W = f_W * (1 + eps)``, and :func:`unroll` runs a cell over time. What a cell computes once for
+all steps is described in :mod:`noisin.recurrent.windows`.
 
 :class:`RNNCell`, :class:`LSTMCell` and :class:`GRUCell` are torch's cells with noise: the same
 signature, parameters and ``state_dict`` keys.
@@ -11,7 +12,7 @@ signature, parameters and ``state_dict`` keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -23,6 +24,7 @@ from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.functional import ACTIVATIONS, Mode, Share, State, Step, Weights
 from noisin.recurrent.injection import Injected, Injection, Site, setting, warn_of_growth
+from noisin.recurrent.windows import step_inputs
 
 Cell = Callable[..., State]
 
@@ -158,6 +160,10 @@ class Noisy(NoisyCell):
         """The wrapped cell."""
         drop_ins.known_cell(self.cell, x, state)
         return self.cell(x, state)
+
+    def step_inputs(self, x: Tensor) -> Sequence[Any]:
+        """What the wrapped cell takes at each step of a window."""
+        return step_inputs(self.cell, x)
 
     def hidden(self, state: State) -> Tensor:
         """The hidden state, as the wrapped cell has it."""
@@ -316,7 +322,10 @@ def unroll(
         step = _noisy_step(cell, eps)
     else:
         step = _clean_step(cell)
-    zs, state = functional.scan(step, x.unbind(0), state)
+    zs = []
+    for t, x_t in enumerate(step_inputs(cell, x)):
+        z, state = step(t, x_t, state)
+        zs.append(z)
     return torch.stack(zs), state
 
 

@@ -91,13 +91,13 @@ def known_cell(
         cell_shapes(cell, x, *torch_cell(cell, x, state))
 
 
-def cell_step(cell: nn.RNNCellBase, x: Any, *states: object) -> None:
+def cell_step(cell: Any, x: Any, *states: object) -> None:
     """Raise unless x and the states have the kind and the shapes that a cell takes."""
     cell_input(cell, x, *states)
     cell_shapes(cell, x, *states)
 
 
-def cell_shapes(cell: nn.RNNCellBase, x: Tensor, *states: object) -> None:
+def cell_shapes(cell: Any, x: Tensor, *states: object) -> None:
     """Raise unless x is ``(N, F)`` or ``(F,)`` and each state is ``(N, H)`` or ``(H,)``."""
     name, shape = type(cell).__name__, x.shape
     if len(shape) not in (1, 2):
@@ -110,7 +110,11 @@ def cell_shapes(cell: nn.RNNCellBase, x: Tensor, *states: object) -> None:
             f"{name}: expected x with {cell.input_size} features, its input_size, got "
             f"{tuple(shape)}."
         )
-    expected = (*shape[:-1], cell.hidden_size)
+    state_shapes(name, (*shape[:-1], cell.hidden_size), *states)
+
+
+def state_shapes(name: str, expected: tuple[int, ...], *states: object) -> None:
+    """Raise unless each state of a cell has the expected shape."""
     for state in states:
         if not isinstance(state, Tensor) or state.shape != expected:
             got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from noisin._util import arguments, checks
 from noisin.errors import InvalidValue
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent import drop_ins
+from noisin.recurrent.windows import StepInput
 
 GATES = 4  # input, forget, cell, output: torch's order
 
@@ -41,8 +43,9 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
 
     .. math:: W_{xg} x \odot \epsilon^{xg} + W_{hg} h \odot \epsilon^{hg}.
 
-    Masks are fresh at every step and scaled to mean one. Because of the nonlinearities that follow,
-    this is *biased*: it does not preserve the LSTM on average. The parameters are torch's.
+    Masks are scaled to mean one, and fresh at every step or, if ``locked``, constant over a window
+    of :func:`noisin.unroll`. Because of the nonlinearities that follow, this is *biased*: it does
+    not preserve the LSTM on average. The parameters are torch's.
 
     Args:
         input_size, hidden_size, bias, device, dtype: torch's.
@@ -51,10 +54,12 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         site: ``"after"``, the paper's: the mask is on the product, ``(W x) * m``; or ``"before"``,
             Zaremba's: it is on the vector, ``W (x * m)``.
         shared: whether the four gates share one mask, or (the paper) each has its own.
+        locked: one mask for all steps of a window, or (the paper) a fresh one per step.
         generator: the random stream to draw from; None is torch's global one.
 
     Zaremba's dropout is ``site="before", shared=True, p_h=0``. The paper calls it the special case
-    of its form with ``p_h = 0``, which is true only up to the site.
+    of its form with ``p_h = 0``, which is true only up to the site. The variational LSTM of Gal and
+    Ghahramani (2016) is ``site="before", locked=True``, with a mask per gate or a shared one.
 
     >>> cell = DropoutLSTMCell(2, 3, p_x=0.5, p_h=0.4)
     >>> h, c = cell(torch.zeros(1, 2))
@@ -69,6 +74,7 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         p_h: float = 0.0,
         site: Literal["before", "after"] = "after",
         shared: bool = False,
+        locked: bool = False,
         generator: Generator | None = None,
         **kwargs: Any,
     ) -> None:
@@ -78,36 +84,59 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         check_rate("DropoutLSTMCell: p_h", p_h)
         checks.one_of("DropoutLSTMCell: site", site, ("before", "after"))
         checks.one_of("DropoutLSTMCell: shared", shared, (True, False))
+        checks.one_of("DropoutLSTMCell: locked", locked, (True, False))
         checks.require_generator("DropoutLSTMCell", generator)
         self.p_x = p_x
         self.p_h = p_h
         self.site = site
         self.shared = shared
+        self.locked = locked
         self.generator = generator
+
+    def step_inputs(self, x: Tensor) -> Sequence[Any]:
+        """The steps of a window; if locked, with its masks and the products with x."""
+        if not self.training or not self.locked:
+            return x.unbind(0)
+        masks = self.sample_masks(x[0])
+        products = self._product(x, self.weight_ih, self.bias_ih, masks.x)
+        return [StepInput(product, masks.h, t=t) for t, product in enumerate(products.unbind(0))]
 
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | StepInput,
         state: tuple[Tensor, Tensor] | None = None,
         *,
         masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor]:
         """One step. ``masks`` are the caller's, applied whenever given, in eval() too."""
+        if isinstance(x, StepInput):
+            h, c = self._state(x.x[..., 0, :], state)
+            return self._gated(x.x, h, c, x.read)
         drop_ins.cell_step(self, x, *drop_ins.torch_cell(self, x, state))
         if masks is None and not self.training:
             return super().forward(x, state)
-        if state is None:
-            zeros = x.new_zeros(*x.shape[:-1], self.hidden_size)
-            state = (zeros, zeros)
-        h, c = state
+        h, c = self._state(x, state)
         if masks is None:
             masks = self.sample_masks(x)
         else:
             self._check_masks(masks, x)
-        i, f, g, o = (
-            self._product(x, self.weight_ih, self.bias_ih, masks.x)
-            + self._product(h, self.weight_hh, self.bias_hh, masks.h)
-        ).unbind(-2)
+        product = self._product(x, self.weight_ih, self.bias_ih, masks.x)
+        return self._gated(product, h, c, masks.h)
+
+    def _state(self, x: Tensor, state: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+        shape = (*x.shape[:-1], self.hidden_size)
+        if state is None:
+            zeros = x.new_zeros(shape)
+            return zeros, zeros
+        h, c = drop_ins.torch_cell(self, x, state)
+        drop_ins.state_shapes("DropoutLSTMCell", shape, h, c)
+        return h, c
+
+    def _gated(
+        self, product: Tensor, h: Tensor, c: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The new state, from the masked product with x."""
+        i, f, g, o = (product + self._product(h, self.weight_hh, self.bias_hh, mask)).unbind(-2)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         return o.sigmoid() * c.tanh(), c
 
@@ -151,6 +180,8 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         if mask is None or self.site == "after":
             product = F.linear(v, weight).view(*v.shape[:-1], GATES, self.hidden_size)
             product = product if mask is None else product * mask
+        elif mask.shape[-2] == 1:
+            product = F.linear(v * mask.squeeze(-2), weight).view(*v.shape[:-1], GATES, -1)
         else:
             masked = (v.unsqueeze(-2) * mask).expand(*v.shape[:-1], GATES, v.shape[-1])
             per_gate = weight.view(GATES, self.hidden_size, -1)
@@ -161,5 +192,5 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         """Torch's own line and the dropout."""
         return (
             f"{super().extra_repr()}, p_x={self.p_x}, p_h={self.p_h}, site={self.site!r}, "
-            f"shared={self.shared}"
+            f"shared={self.shared}, locked={self.locked}"
         )

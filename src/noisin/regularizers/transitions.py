@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Generator, Tensor
 
@@ -11,6 +14,7 @@ from noisin.noise.sampling import Stochastic
 from noisin.recurrent import drop_ins
 from noisin.recurrent.cells import Cell, GRUCell
 from noisin.recurrent.functional import State
+from noisin.recurrent.windows import step_inputs
 from noisin.regularizers.cells import check_rate
 
 
@@ -87,6 +91,10 @@ class Zoneout(Stochastic):
             )
         kept = [self._keep(o, n, p) for o, n, p in zip(old, new, rates, strict=True)]
         return type(new)(*kept) if hasattr(new, "_fields") else tuple(kept)
+
+    def step_inputs(self, x: Tensor) -> Sequence[Any]:
+        """What the wrapped cell takes at each step of a window."""
+        return step_inputs(self.cell, x)
 
     def _keep(self, old: Tensor | None, new: Tensor, p: float) -> Tensor:
         if p == 0:

@@ -17,6 +17,7 @@ from noisin.models import Dropouts, LanguageModel, SequenceModel, Values
 from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
 from noisin.models.names import HEADS, TERMS
 from noisin.models.sizes import Reads, layer_sizes
+from noisin.models.steps import GateDropout, UpdateDropout
 from noisin.noise import FAMILIES, Noise, validate
 from noisin.recurrent.injection import Injection
 from noisin.regularizers import WeightDrop, WeightNoise
@@ -91,9 +92,12 @@ def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
     model = config.model
     parts: dict[str, Any] = {
         "zoneout": model.zoneout and (model.zoneout.p_h, model.zoneout.p_c),
-        "gate_dropout": model.gate_dropout and (model.gate_dropout.x, model.gate_dropout.h),
         "weight_drop": model.weight_drop and WeightDrop(**model.weight_drop.model_dump()),
         "weight_noise": model.weight_noise and WeightNoise(**model.weight_noise.model_dump()),
+        "gate_dropout": model.gate_dropout and GateDropout(**model.gate_dropout.model_dump()),
+        "update_dropout": model.update_dropout
+        and UpdateDropout(**model.update_dropout.model_dump()),
+        "cell_arguments": model.cell_arguments,
     }
     if observation.likelihood != "categorical":
         return _assembled(config, observation, parts)

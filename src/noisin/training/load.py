@@ -20,7 +20,7 @@ from noisin.training.contents import Pattern
 from noisin.training.record import RunRecord
 from noisin.training.runtime.device import own_random_stream
 from noisin.training.schedule import Schedule, Weights
-from noisin.training.state import load_weights
+from noisin.training.state import load_weights, weights_of
 
 When = Literal["best", "last"]
 
@@ -69,7 +69,7 @@ def restore(
     vocab = record.vocabulary if observation.likelihood == "categorical" else None
     if model is None:
         model = _build(record, observation)
-    own = dict(model.named_parameters())
+    own = weights_of(model)
     found = read_weights(record, when, weights, note, Pattern(own))
     load_weights(own, found.values)
     return Restored(model.eval(), vocab, config, found.epoch, found.kind)

@@ -72,7 +72,7 @@ class TrainState:
     def average_if_due(self) -> Average | TwoTailedAverage | None:
         """Start averaging if the schedule has decided so; return the average, if any."""
         if self.schedule.averaging and self.average is None:
-            self.average = self._new_average(self.parameters)
+            self.average = self._new_average(self.weights().values())
         return self.average
 
     @property
@@ -109,7 +109,7 @@ class TrainState:
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name; tied weights appear once."""
-        return dict(self.model.named_parameters())
+        return weights_of(self.model)
 
     def average_weights(self) -> dict[str, Tensor] | None:
         """The average of the weights by name, or None."""
@@ -166,6 +166,17 @@ class TrainState:
 
 
 _COUNTERS = ("epoch", "stop", "step", "tokens", "scored", "offset", "cut")
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """What a checkpoint contains of a model, by name: parameters, and statistics in buffers."""
+    kept = model.state_dict(keep_vars=True).keys()
+    buffers = {
+        name: buffer
+        for name, buffer in model.named_buffers()
+        if name in kept and buffer.is_floating_point()
+    }
+    return {**dict(model.named_parameters()), **buffers}
 
 
 def means_of(loss: Loss) -> dict[str, Tensor]:

@@ -27,8 +27,8 @@ What a recipe does not set is the default of the config, which is the paper's.
 0.6
 >>> config("ptb-medium-recurrent-dropout").model.dropout.recurrent
 0.4
->>> config("ptb-medium-gate-dropout").model.gate_dropout
-GateDropoutConfig(x=0.5, h=0.4)
+>>> config("ptb-medium-gate-dropout").model.gate_dropout.x
+0.5
 >>> config("ptb-large-zoneout").model.zoneout
 ZoneoutConfig(p_h=0.025, p_c=0.25)
 """

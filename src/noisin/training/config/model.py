@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,14 +15,13 @@ from pydantic import (
 
 from noisin.models.names import HEADS
 from noisin.models.sizes import Reads, size_problem
-from noisin.recurrent.names import CELL_NAMES
-from noisin.training.config.choice import OneOf, json_values
-from noisin.training.config.section import InvalidConfig, Number, Section, Whole
+from noisin.recurrent.names import CELL_NAMES, KERNEL_NAMES, WITHOUT_MEMORY
+from noisin.training.config.choice import Frozen, OneOf, json_values
+from noisin.training.config.section import InvalidConfig, Number, Problem, Section, Whole
 from noisin.training.config.structure import ProjectionConfig
 from noisin.training.config.weights import WeightDropConfig, WeightNoiseConfig, weight_problems
 
 LARGEST = 10**6  # size; a smaller one may still exceed the memory of the machine
-WITHOUT_MEMORY = ("gru", "elman-tanh", "elman-sigmoid", "elman-relu")
 
 
 class DropoutConfig(Section):
@@ -67,8 +66,8 @@ class ZoneoutConfig(Section):
 class GateDropoutConfig(Section):
     """Dropout in the gates of the LSTM, as in the paper's equations. Off by default.
 
-    Each of the eight products ``W_x x`` and ``W_h h`` of the four gates has its own mask, fresh at
-    every step.
+    By default each of the eight products ``W_x x`` and ``W_h h`` of the four gates has its own
+    mask, fresh at every step. Gal's variational LSTM has site = "before" and locked = true.
     """
 
     x: Number = Field(
@@ -76,6 +75,22 @@ class GateDropoutConfig(Section):
     )
     h: Number = Field(
         default=0.0, ge=0, lt=1, description="Drop probability of the products with the state h."
+    )
+    locked: bool = Field(
+        default=False, description="One mask for all steps of a window, not a fresh one per step."
+    )
+    site: Literal["after", "before"] = Field(
+        default="after", description="Masks after the products, or before: on x and h themselves."
+    )
+    shared: bool = Field(default=False, description="One mask for all four gates, not one each.")
+
+
+class UpdateDropoutConfig(Section):
+    """Dropout of what a step adds to the state of an LSTM or GRU. Off by default."""
+
+    p: Number = Field(default=0.0, ge=0, lt=1, description="Drop probability of the update.")
+    locked: bool = Field(
+        default=False, description="One mask for all steps of a window, not a fresh one per step."
     )
 
 
@@ -105,6 +120,9 @@ class ModelConfig(Section):
 
     cell: Annotated[str, AfterValidator(OneOf(CELL_NAMES))] = Field(
         default="lstm", description="The transition function."
+    )
+    cell_arguments: dict[str, Any] = Field(
+        default=Frozen(), description="Arguments of the constructor of the cell, such as depth."
     )
     hidden_size: Whole = Field(default=650, ge=1, le=LARGEST, description="Units of each layer.")
     num_layers: Whole = Field(default=2, ge=1, le=1000, description="Layers.")
@@ -140,13 +158,22 @@ class ModelConfig(Section):
     weight_noise: WeightNoiseConfig | None = Field(
         default=None, description="Noise on the weights; off by default."
     )
+    update_dropout: UpdateDropoutConfig | None = Field(
+        default=None, description="Dropout of updates; off by default."
+    )
     head: HeadConfig | None = Field(default=None, description="The head; by default linear.")
 
-    @field_validator("zoneout", "gate_dropout")
+    @field_validator("zoneout", "gate_dropout", "update_dropout")
     @classmethod
     def _off_is_absent(cls, rates: Section | None) -> Section | None:
         """Probabilities of zero mean off, and have the same hash."""
-        return rates if rates is not None and any(rates.model_dump().values()) else None
+        given = {} if rates is None else rates.model_dump(exclude={"locked", "site", "shared"})
+        return rates if any(given.values()) else None
+
+    @field_validator("cell_arguments")
+    @classmethod
+    def _is_json(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return json_values(values, "arguments")
 
     @field_validator("weight_drop")
     @classmethod
@@ -178,6 +205,7 @@ class ModelConfig(Section):
                     f"must be left out for cell = {self.cell!r}: only the lstm cell has it.",
                 )
             )
+        found += self._cell_problems()
         if self.zoneout is not None and self.zoneout.p_c and self.cell in WITHOUT_MEMORY:
             found.append(
                 (
@@ -198,3 +226,23 @@ class ModelConfig(Section):
         if found:
             raise InvalidConfig(found)
         return self
+
+    def _cell_problems(self) -> list[Problem]:
+        found: list[Problem] = []
+        if self.cell_arguments and self.cell in KERNEL_NAMES:
+            given = ", ".join(self.cell_arguments)
+            found.append(
+                ("cell_arguments", f"must be left out for cell = {self.cell!r}, got {given}.")
+            )
+        if self.update_dropout is not None and self.cell not in ("lstm", "gru"):
+            found.append(
+                (
+                    "update_dropout",
+                    f"must be left out for cell = {self.cell!r}: only lstm and gru have it.",
+                )
+            )
+        if self.update_dropout is not None and self.gate_dropout is not None:
+            found.append(
+                ("update_dropout", "must be left out together with gate_dropout: use one of them.")
+            )
+        return found

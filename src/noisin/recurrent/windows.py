@@ -1,0 +1,59 @@
+"""Windows: what a cell computes or draws once for all steps of a sequence.
+
+A cell ``(x, state) -> state`` sees one step. Some need more: a mask that is constant over a window
+has to be drawn when the window begins, statistics per step need the number of the step, and the
+products of the weights with the inputs of all steps are faster as one product. Such a cell defines
+a method::
+
+    def step_inputs(self, x: Tensor) -> Sequence[Any]: ...
+
+:func:`~noisin.unroll` calls it once with the inputs of all steps, ``(T, N, F)``. It returns T
+values, and the cell is called with the t-th of them in place of ``x_t``. A cell that is called with
+``x_t`` itself takes it for a window of one step. A wrapper around a cell passes the call on, by
+``return step_inputs(self.cell, x)``.
+
+Nothing is kept in the module, so that gradient checkpointing, deep copies and threads are safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from noisin.errors import InvalidValue
+
+
+class StepInput(NamedTuple):
+    """What noisin's own cells take in place of ``x_t``.
+
+    Attributes:
+        x: the input's part of the gates, or ``x_t`` itself; dimensions but the last are the batch.
+        read: the mask on the hidden state that the products read; None drops nothing.
+        update: the mask on what the step adds to the state; None drops nothing.
+        t: the number of the step in its window.
+    """
+
+    x: Tensor
+    read: Tensor | None = None
+    update: Tensor | None = None
+    t: int = 0
+
+
+def step_inputs(cell: object, x: Tensor) -> Sequence[Any]:
+    """What to call a cell with at each step of a window ``(T, N, F)``.
+
+    >>> import torch
+    >>> [x_t.shape for x_t in step_inputs(torch.nn.LSTMCell(2, 3), torch.zeros(2, 1, 2))]
+    [torch.Size([1, 2]), torch.Size([1, 2])]
+    """
+    if not callable(getattr(type(cell), "step_inputs", None)):
+        return x.unbind(0)
+    found: Sequence[Any] = cell.step_inputs(x)  # type: ignore[attr-defined]
+    if len(found) != len(x):
+        raise InvalidValue(
+            f"{type(cell).__name__}: step_inputs must return one value for each of the {len(x)} "
+            f"steps of x, got {len(found)}."
+        )
+    return found

@@ -1,0 +1,128 @@
+"""The batch-normalised LSTM (Cooijmans et al., 2017), with statistics for each step of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from noisin._util import arguments, torch_state
+from noisin.errors import InvalidValue, Unsupported
+from noisin.recurrent.functional import States
+from noisin.recurrent.windows import StepInput
+from noisin.regularizers.windowed import WindowCell
+
+FORGET_BIAS = 1.0
+
+
+class BatchNormLSTMCell(WindowCell):
+    r"""An LSTM with batch normalisation of both products and of the memory.
+
+    .. math::
+
+        (i, f, g, o) &= BN_t(W x; \gamma_x) + BN_t(U h; \gamma_h) + b, \\
+        c_t &= \sigma(f) \odot c_{t-1} + \sigma(i) \odot \tanh(g), \\
+        h_t &= \sigma(o) \odot \tanh(BN_t(c_t; \gamma_c, \beta_c)).
+
+    While training, means and variances are those of the rows of the batch at this step. Running
+    averages of them, which ``eval()`` uses, are kept for each of the first ``t_max`` steps of a
+    window; later steps share those of the last one. (Cooijmans et al., *Recurrent Batch
+    Normalization*, ICLR 2017. There, sequences begin at the first step. A language model carries
+    its state from window to window, so that the number of a step is only its place in the window.)
+
+    Args:
+        input_size, hidden_size: the sizes.
+        t_max: the number of steps with statistics of their own.
+        momentum: the share of a new batch in the running averages.
+        eps: added to the variances.
+        options: ``p_h``, ``locked`` and ``generator`` of
+            :class:`~noisin.regularizers.windowed.WindowCell`.
+
+    Before training, gains are 0.1, the bias of f is 1, and all other biases are 0.
+
+    >>> cell = BatchNormLSTMCell(2, 3, t_max=35)
+    >>> h, c = cell(torch.randn(4, 2))
+    >>> h.shape
+    torch.Size([4, 3])
+    """
+
+    gain = 0.1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        t_max: int = 100,
+        momentum: float = 0.05,
+        eps: float = 1e-5,
+        **options: Any,
+    ) -> None:
+        super().__init__(input_size, hidden_size, **options)
+        name = type(self).__name__
+        self.t_max = arguments.whole(f"{name}: t_max", t_max)
+        self.momentum = arguments.finite(f"{name}: momentum", momentum, above=0)
+        self.eps = arguments.finite(f"{name}: eps", eps, above=0)
+        if momentum > 1:
+            raise InvalidValue(f"{name}: momentum must be 1 or less, got {momentum!r}.")
+        self._gates(4)
+        for place, slots in (("x", 4), ("h", 4), ("c", 1)):
+            size = slots * hidden_size
+            setattr(self, f"gain_{place}", nn.Parameter(torch.empty(size)))
+            self.register_buffer(f"mean_{place}", torch.zeros(t_max, size))
+            self.register_buffer(f"variance_{place}", torch.ones(t_max, size))
+        self.shift_c = nn.Parameter(torch.empty(hidden_size))
+        self.reset_parameters()
+
+    def _reset_biases(self) -> None:
+        H = self.hidden_size
+        self.bias[H : 2 * H].fill_(FORGET_BIAS)
+
+    def project(self, x: Tensor) -> Tensor:
+        """The product with x, without a bias, which a normalisation would remove."""
+        return F.linear(x, self.weight_ih)
+
+    def step_inputs(self, x: Tensor) -> Sequence[StepInput]:
+        """Products and masks of a window, if its rows can be normalised."""
+        if self.training:
+            self._require_rows(x)
+        return super().step_inputs(x)
+
+    def _require_rows(self, x: Tensor) -> None:
+        if self.shard is not None:
+            raise Unsupported(
+                "BatchNormLSTMCell: processes that share a batch would each normalise by the "
+                "statistics of their own rows, and train another model than one process does. "
+                "Train in one process, or use cell = 'layer-norm-lstm'."
+            )
+        if x.dim() < 3 or x.shape[1] < 2:
+            raise InvalidValue(
+                f"BatchNormLSTMCell: statistics of a batch need 2 rows or more while training, got "
+                f"an input of shape {tuple(x.shape)}. Use a larger batch, or eval()."
+            )
+
+    def transition(self, x: StepInput, read: Tensor, state: States) -> States:
+        """One step."""
+        gates = self._normalized("x", x.x, x.t) + self.bias
+        gates = gates + self._normalized("h", F.linear(read, self.weight_hh), x.t)
+        i, f, g, o = gates.chunk(4, dim=-1)
+        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+        return o.sigmoid() * self._normalized("c", c, x.t, self.shift_c).tanh(), c
+
+    def _normalized(self, place: str, v: Tensor, t: int, shift: Tensor | None = None) -> Tensor:
+        k = min(t, self.t_max - 1)
+        mean, variance = getattr(self, f"mean_{place}")[k], getattr(self, f"variance_{place}")[k]
+        # Gradient checkpointing computes a step twice, and must count its statistics once.
+        momentum = 0.0 if torch_state.in_backward() else self.momentum
+        normal = F.batch_norm(
+            v.reshape(-1, v.shape[-1]), mean, variance, getattr(self, f"gain_{place}"), shift,
+            self.training, momentum, self.eps,
+        )  # fmt: skip
+        return normal.view_as(v)
+
+    def extra_repr(self) -> str:
+        """The sizes, the statistics and the recurrent dropout."""
+        return f"{super().extra_repr()}, t_max={self.t_max}, momentum={self.momentum}"
