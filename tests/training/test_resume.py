@@ -39,7 +39,8 @@ SETTINGS: dict[str, Any] = {
     ),
     "from_start": toy.config(
         noise={"family": "gamma", "feedback": False},
-        model={"cell": "gru", "dropout": {"recurrent": 0.3, "input": 0.1, "locked": True}},
+        model={"cell": "gru", "dropout": {"recurrent": 0.3, "input": 0.1, "locked": True}}
+        | {"zoneout": {"p_h": 0.1}},
         train={"optimizer": "adamw", "lr": 0.01, "K": 2, "save_steps": 7, "clean_tokens": 300},
     ),
 }  # fmt: skip

@@ -1,8 +1,8 @@
 """A recurrent layer of any cell, with noise and recurrent dropout on its state.
 
-A cell with kernels uses them. Its noise and its recurrent dropout compose, because the kernels
-accept a mask on what the recurrence reads. Other cells, and cells with zoneout or dropout inside
-their gates, run step by step.
+A cell with kernels uses them. Its noise, its recurrent dropout and its zoneout compose, because the
+kernels accept factors on what the recurrence reads and keeps. Other cells, and cells with dropout
+inside their gates, run step by step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 
 from noisin._util import checks, states
 from noisin._util.settings import construct
-from noisin.errors import InvalidType, Unsupported
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.recurrent import drop_ins
 from noisin.recurrent.cell import CellSpec, find
 from noisin.recurrent.cells import Noisy
@@ -28,23 +28,32 @@ from noisin.recurrent.stack import NoisyStack
 from noisin.recurrent.unrolled import Unrolled
 from noisin.regularizers.cells import DropoutLSTMCell
 from noisin.regularizers.sequences import Dropout, Dropouts
-from noisin.regularizers.transitions import Zoneout
+from noisin.regularizers.transitions import Zoneout, ZoneoutMasks
 
 CellChoice = str | Callable[[int, int], Any]
 
 
 class Layer(nn.Module):
-    """A layer ``(T, N, F), state -> (T, N, H), state`` with recurrent dropout.
+    """A layer ``(T, N, F), state -> (T, N, H), state`` with recurrent dropout and zoneout.
 
     Args:
         rnn: one layer of noisin's RNN, LSTM or GRU, or an :class:`~noisin.Unrolled` cell.
         dropout: applied to the ``h_{t-1}`` that the recurrence reads, not to carry and memory.
+        zoneout: of what h and c keep; None if there is none, or if the cell has it.
     """
 
-    def __init__(self, rnn: nn.Module, dropout: Dropout) -> None:
+    def __init__(
+        self, rnn: nn.Module, dropout: Dropout, zoneout: ZoneoutMasks | None = None
+    ) -> None:
         super().__init__()
         self.rnn = rnn
         self.dropout = dropout
+        self.zoneout = zoneout
+
+    @property
+    def draws(self) -> bool:
+        """Whether masks of its own are drawn at present; its noise is the RNN's."""
+        return self.dropout.acts or (self.zoneout is not None and self.zoneout.draws)
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
         """Weights uniform on ±1/√H, biases zero; a custom cell keeps its initialisation."""
@@ -61,23 +70,33 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, state: Any = None, *, samples: int = 1) -> tuple[Tensor, Any]:
         """``(T, N, F)`` to ``(T, N, H)``, and the state; of K samples, as in a stack."""
-        rnn = self.rnn
-        if samples != 1:
-            if isinstance(rnn, NoisyStack) and not self.dropout.acts:
-                z, state = rnn(x, state, samples=samples)
-                return z, state
+        rnn, K = self.rnn, 1
+        if samples != 1 and isinstance(rnn, NoisyStack) and not self.draws:
+            K = samples  # copies of the rows, if need be
+        elif samples != 1:
             x, state = repeat_rows(x, samples), states.spread(state, x.shape[1], samples)
-        if state is not None and isinstance(rnn, nn.RNNBase):
-            sizes = (rnn.hidden_size,) * (2 if isinstance(rnn, nn.LSTM) else 1)
-            drop_ins.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)
-        if not self.dropout.acts or not isinstance(rnn, nn.RNNBase):
+        if not isinstance(rnn, nn.RNNBase):
             z, state = rnn(x, state)
             return z, state
-        if not isinstance(rnn, NoisyStack):  # a torch module, after noisin.revert
+        if state is not None and K == 1:
+            sizes = (rnn.hidden_size,) * (2 if isinstance(rnn, nn.LSTM) else 1)
+            drop_ins.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)
+        given = self._factors(x, rnn.hidden_size)
+        if given and not isinstance(rnn, NoisyStack):  # a torch module, after noisin.revert
             rnn = clean_twin(rnn)
-        mask = self.dropout.mask(x, rnn.hidden_size).unsqueeze(0)
-        z, state = rnn(x, state, read_mask=mask)
+        if K > 1:
+            given["samples"] = K
+        z, state = rnn(x, state, **given)
         return z, state
+
+    def _factors(self, x: Tensor, size: int) -> dict[str, Any]:
+        """What a stack takes beside its input and state."""
+        given: dict[str, Any] = {}
+        if self.dropout.acts:
+            given["read_mask"] = self.dropout.mask(x, size).unsqueeze(0)
+        if self.zoneout is not None and self.zoneout.acts:
+            given["keep"] = self.zoneout(x, size)
+        return given
 
 
 def layer(
@@ -109,24 +128,22 @@ def layer(
     dropout = Dropout(0.0) if dropout is None else dropout
     spec = find(cell) if isinstance(cell, str) else None
     build = _class(cell) if spec is None else spec.load()
-    stacked = isinstance(build, type) and issubclass(build, NoisyStack)
-    if stacked and zoneout is None and gate_dropout is None:
-        return Layer(_stack(build, spec, (input_size, hidden_size), injection, dropout), dropout)
+    rates = None if zoneout is None else _pair("zoneout", "(p_h, p_c)", zoneout)
+    if isinstance(build, type) and issubclass(build, NoisyStack) and gate_dropout is None:
+        rnn = _stack(build, spec, (input_size, hidden_size), injection, dropout)
+        return Layer(rnn, dropout, _masks(rnn, rates, injection))
     if dropout.p:
         raise Unsupported(
             "LanguageModel: recurrent dropout needs a layer with kernels, and this layer runs step "
-            "by step because of its cell, zoneout or gate_dropout. Use dropout.recurrent = 0."
+            "by step because of its cell or gate_dropout. Use dropout.recurrent = 0."
         )
     if gate_dropout is not None:
         step = _dropout_lstm(spec, input_size, hidden_size, gate_dropout, injection)
-    elif stacked:
-        step = _single(spec, injection, input_size, hidden_size)
     else:
         step = construct("LanguageModel: cell", build, input_size, hidden_size)
         checks.require_cell("LanguageModel: cell", step)
-    if zoneout is not None:
-        p_h, p_c = _pair("zoneout", "(p_h, p_c)", zoneout)
-        step = Zoneout(step, p_h, p_c, generator=injection.generator)
+    if rates is not None:
+        step = Zoneout(step, *rates, generator=injection.generator)
     return Layer(Unrolled(_noisy(step, injection)), dropout)
 
 
@@ -178,6 +195,21 @@ def _stack(
     return rnn
 
 
+def _masks(
+    rnn: NoisyStack, rates: tuple[float, float] | None, injection: Injection
+) -> ZoneoutMasks | None:
+    """The zoneout of a layer with kernels."""
+    if rates is None:
+        return None
+    masks = ZoneoutMasks(*rates, generator=injection.generator)
+    if masks.p_c and not rnn._cell.memory:
+        raise InvalidValue(
+            f"LanguageModel: p_c = {masks.p_c} of zoneout is for a memory c, and "
+            f"{type(rnn).__name__} has none. Use p_h alone."
+        )
+    return masks
+
+
 def _pair(name: str, what: str, rates: object) -> tuple[float, float]:
     if not isinstance(rates, tuple | list) or len(rates) != 2:
         raise InvalidType(f"LanguageModel: {name} must be None or {what}, got {rates!r:.60}.")
@@ -202,23 +234,6 @@ def _dropout_lstm(
         )
     p_x, p_h = _pair("gate_dropout", "(x, h)", rates)
     return DropoutLSTMCell(input_size, hidden_size, p_x=p_x, p_h=p_h, generator=injection.generator)
-
-
-def _single(spec: CellSpec | None, injection: Injection, *sizes: int) -> nn.Module:
-    """A single-step cell that is equivalent to a layer of this kind."""
-    if spec is None or spec.cell is None:
-        raise Unsupported(
-            "LanguageModel: zoneout wraps a single-step cell. Pass the name of the cell, or a "
-            "class whose instances are (x, state) -> state."
-        )
-    noisy = injection.noise is not None and injection.feedback
-    if spec.on_state is not None and noisy and injection.site == "read":
-        raise Unsupported(
-            "LanguageModel: zoneout keeps the whole state of a GRU, so noise that is fed back must "
-            "act on the whole state. Use site='state', which warns, or feedback=False."
-        )
-    cell: nn.Module = spec.load_cell()(*sizes, **spec.arguments)
-    return cell
 
 
 def _noisy(step: Any, injection: Injection) -> Any:

@@ -144,14 +144,6 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
         found.append(("train.K", f"must be 1 if no noise is drawn, got {train.K}."))
     if noise is not None and noise.site == "state" and model.cell != "gru":
         found.append(("noise.site", "must be read: state is for model.cell = 'gru' only."))
-    if noise is not None and noise.site == "read" and model.cell == "gru" and model.zoneout:
-        found.append(
-            (
-                "noise.site",
-                "must be state for a GRU with zoneout: with read, there is a clean and a noisy "
-                "state, and zoneout could keep only one.",
-            )
-        )
     return found
 
 
