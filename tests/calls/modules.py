@@ -171,6 +171,18 @@ def _stacks() -> list[Call]:
             torch=lambda input, **_: nn.LSTM(F, H, num_layers=2)(input),
         ),
         Call(
+            "LSTM with factors",
+            lambda input, keep, update_mask: noisin.LSTM(F, H, noise=law())(
+                input, keep=keep, update_mask=update_mask
+            ),
+            {
+                "input": x,
+                "keep": lambda: (0.1, torch.ones(1, 1, N, H)),
+                "update_mask": lambda: torch.ones(1, T, N, H),
+            },
+            torch=lambda input, **_: nn.LSTM(F, H)(input),
+        ),
+        Call(
             "LSTM packed",
             run_packed,
             {
@@ -304,6 +316,16 @@ def _wrappers() -> list[Call]:
             "Zoneout in eval",
             lambda **a: regularizers.Zoneout(nn.GRUCell(F, H), 0.1).eval()(**a),
             {"x": step, "state": lambda: torch.zeros(N, H)},
+        ),
+        Call(
+            "ZoneoutMasks(...)",
+            lambda **a: regularizers.ZoneoutMasks(**a)(x(), H),
+            {"p_h": lambda: 0.1, "p_c": lambda: 0.2, "generator": torch.Generator},
+        ),
+        Call(
+            "ZoneoutMasks",
+            lambda **a: regularizers.ZoneoutMasks(0.1, 0.2)(**a),
+            {"like": x, "size": lambda: H},
         ),
         Call(
             "DropoutLSTMCell(...)",

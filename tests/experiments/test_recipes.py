@@ -14,7 +14,7 @@ from noisin.data import Windows
 from noisin.experiments import presets
 from noisin.experiments.paper import recipes, results
 from noisin.models import PRESETS
-from noisin.regularizers import DropoutLSTMCell, Zoneout
+from noisin.regularizers import DropoutLSTMCell, ZoneoutMasks
 from noisin.tasks import Observation
 from noisin.training import RunConfig
 from noisin.training.build import build_model, build_noise
@@ -162,20 +162,19 @@ def test_the_recipes_have_the_parts_that_they_name() -> None:
         config = recipes.config(name)
         config = config.model_copy(update={"model": config.model.model_copy(update=TOY)})
         model = build_model(config, Observation("categorical", len(CORPUS.vocab)))
-        return [layer.rnn for layer in model.layers]
+        return model.layers
 
-    for rnn in layers("ptb-small-gate-dropout-beta"):
+    for rnn in (layer.rnn for layer in layers("ptb-small-gate-dropout-beta")):
         assert isinstance(rnn.cell, noisin.Noisy)
         assert isinstance(rnn.cell.cell, DropoutLSTMCell)
         assert (rnn.cell.cell.p_x, rnn.cell.cell.p_h, rnn.cell.cell.site) == (0.5, 0.4, "after")
         assert not rnn.cell.cell.shared, "eight masks"
-    for rnn in layers("wt2-small-zoneout"):
-        zoneout = rnn.cell.cell
-        assert isinstance(zoneout, Zoneout)
-        assert (zoneout.p_h, zoneout.p_c) == (0.025, 0.25)
-        assert isinstance(zoneout.cell, torch.nn.LSTMCell)
-    for rnn in layers("ptb-small-recurrent-dropout-gaussian"):
-        assert isinstance(rnn, noisin.LSTM)
+    for layer in layers("wt2-small-zoneout"):
+        assert isinstance(layer.zoneout, ZoneoutMasks)
+        assert (layer.zoneout.p_h, layer.zoneout.p_c) == (0.025, 0.25)
+        assert isinstance(layer.rnn, noisin.LSTM)
+    for layer in layers("ptb-small-recurrent-dropout-gaussian"):
+        assert isinstance(layer.rnn, noisin.LSTM)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from noisin.models import Dropout, Dropouts, LanguageModel, detach
 from noisin.models.layers import layer
 from noisin.recurrent.injection import Injection, injected_modules
 from noisin.recurrent.names import KERNEL_NAMES
-from noisin.regularizers import DropoutLSTMCell, Zoneout
+from noisin.regularizers import DropoutLSTMCell, Zoneout, ZoneoutMasks
 from noisin.regularizers.windowed import WindowCell
+from tests import stats
 
 WORDS, T, N, F, H = 11, 5, 3, 4, 6
 LAW = noise.Gaussian(0.5)
@@ -43,6 +45,8 @@ class Minimal(nn.Module):
 MODELS: dict[str, dict[str, Any]] = {
     "zoneout": {"zoneout": (0.1, 0.5)},
     "zoneout-elman": {"cell": "elman-sigmoid", "zoneout": (0.1, 0.0)},
+    "zoneout-gru": {"cell": "gru", "zoneout": (0.1, 0.0)},
+    "zoneout and dropout": {"zoneout": (0.1, 0.5), "dropout": Dropouts(recurrent=0.2)},
     "gate dropout": {"gate_dropout": (0.5, 0.4)},
     "both": {"gate_dropout": (0.5, 0.4), "zoneout": (0.1, 0.5)},
     "locked gates": {"gate_dropout": (0.5, 0.4, True, "before")},
@@ -93,39 +97,84 @@ def test_a_language_model_of_it_learns_and_carries_its_state(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_noise_reaches_it_and_clean_layers_stay_clean(name: str) -> None:
     lm = model(**MODELS[name], noisy_layers="last", num_layers=3)
-    assert len(injected_modules(lm)) == 1
+    assert len([m for m in injected_modules(lm) if m.injection.layers != ()]) == 1
     noisin.set_noise(lm, noise.Gaussian(0.9))
     inside: list[Tensor] = []
     for each in lm.layers[:-1]:
         each.register_forward_hook(lambda _m, _i, out: inside.append(out[0]))
     x, _ = words()
     for module in lm.modules():  # only the noise
-        if isinstance(module, Zoneout | DropoutLSTMCell | WindowCell):
+        if isinstance(module, Zoneout | ZoneoutMasks | DropoutLSTMCell | Dropout | WindowCell):
             module.training = False
     first, second = lm(x)[0], lm(x)[0]
     assert_close(inside[:2], inside[2:], rtol=0, atol=0)
     assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("cell", [c for c in KERNEL_NAMES if c != "gru"])
-def test_without_rates_it_is_the_layer_of_the_kernels(cell: str) -> None:
-    """Zoneout and gate dropout of rate 0, which run step by step, compute the same."""
+@pytest.mark.parametrize("cell", KERNEL_NAMES)
+def test_zoneout_without_rates_is_the_layer_without_it(cell: str) -> None:
     x = torch.randn(T, N, F).double()
-    kernel = layer(cell, F, H).double()
-    loops = [layer(cell, F, H, zoneout=(0.0, 0.0)).double()]
-    if cell == "lstm":
-        loops.append(layer(cell, F, H, gate_dropout=(0.0, 0.0)).double())
-    expected, state = kernel(x)
-    for loop in loops:
-        own = dict(loop.named_parameters())
-        with torch.no_grad():
-            for name, weight in kernel.rnn.named_parameters():
-                (found,) = [own[n] for n in own if n.endswith(name.removesuffix("_l0"))]
-                found.copy_(weight)
-        z, carried = loop(x)
-        assert_close(z, expected)
-        for a, b in zip(_parts(carried), _parts(state), strict=True):
-            assert_close(a, b[0])
+    kernel, zoned = (layer(cell, F, H, **z).double() for z in ({}, {"zoneout": (0.0, 0.0)}))
+    zoned.load_state_dict(kernel.state_dict())
+    assert_close(zoned(x), kernel(x), rtol=0, atol=0)
+
+
+def test_gate_dropout_without_rates_is_the_layer_of_the_kernels() -> None:
+    """It runs step by step and computes the same."""
+    x = torch.randn(T, N, F).double()
+    kernel, loop = (layer("lstm", F, H, **g).double() for g in ({}, {"gate_dropout": (0.0, 0.0)}))
+    own = dict(loop.named_parameters())
+    with torch.no_grad():
+        for name, weight in kernel.rnn.named_parameters():
+            (found,) = [own[n] for n in own if n.endswith(name.removesuffix("_l0"))]
+            found.copy_(weight)
+    (expected, state), (z, carried) = kernel(x), loop(x)
+    assert_close(z, expected)
+    for a, b in zip(_parts(carried), _parts(state), strict=True):
+        assert_close(a, b[0])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "elman-tanh"])
+def test_zoneout_draws_masks_of_its_rates_and_has_their_mean_in_eval(
+    cell: str, training: bool
+) -> None:
+    """What the layer computes is its RNN with the masks that it drew."""
+    rates = (0.3, 0.5 if cell == "lstm" else 0.0)
+    made = layer(cell, F, H, injection=Injection(LAW), zoneout=rates).double().train(training)
+    x = torch.randn(40, 25, F).double()
+    assert made.zoneout is not None
+    torch.manual_seed(3)
+    keep = made.zoneout(x, H)
+    expected = made.rnn(x, keep=keep)
+    torch.manual_seed(3)
+    assert_close(made(x), expected, rtol=0, atol=0)
+    if not training:
+        assert keep == rates
+    for k, p in zip(keep, rates, strict=True):
+        if isinstance(k, Tensor):
+            assert set(k.unique().tolist()) == {0.0, 1.0}
+            stats.assert_mean(k.numpy().ravel(), p, (p * (1 - p)) ** 0.5)
+
+
+def test_zoneout_from_train_to_eval_and_back_and_in_a_copy() -> None:
+    made = layer("lstm", F, H, injection=Injection(LAW), zoneout=(0.3, 0.5)).double()
+    x, copied = torch.randn(T, N, F).double(), copy.deepcopy(made)
+
+    def run(module: nn.Module) -> Any:
+        torch.manual_seed(4)
+        return module(x)[0]
+
+    before = run(made)
+    assert not torch.equal(made(x)[0], made(x)[0])
+    clean = run(made.eval())
+    assert torch.equal(clean, made(x)[0])
+    assert not torch.equal(clean, before)
+    assert torch.equal(run(made.train()), before)
+    assert torch.equal(run(copied), before)
+    torch_layer = noisin.revert(made)
+    assert type(torch_layer.rnn) is nn.LSTM
+    assert_close(run(torch_layer.eval()), clean)
 
 
 def _parts(state: Any) -> tuple[Tensor, ...]:
@@ -168,13 +217,15 @@ def test_an_own_cell_keeps_its_initialisation_from_a_stream_of_its_own() -> None
         ({"gate_dropout": (0.5, 1.0)}, "p_h is a probability"),
         ({"zoneout": (0.1,)}, r"zoneout must be None or \(p_h, p_c\)"),
         ({"zoneout": (-0.1, 0.0)}, "p_h is a probability"),
-        ({"zoneout": (0.1, 0.5), "dropout": Dropouts(recurrent=0.5)}, "dropout.recurrent = 0"),
+        ({"gate_dropout": (0.1, 0.5), "dropout": Dropouts(recurrent=0.5)}, "dropout.recurrent = 0"),
         ({"cell": Minimal, "dropout": Dropouts(recurrent=0.5)}, "dropout.recurrent = 0"),
-        ({"cell": "gru", "zoneout": (0.1, 0.0)}, "Use site='state'"),
-        ({"cell": noisin.LSTM, "zoneout": (0.1, 0.0)}, "Pass the name of the cell"),
-        ({"cell": "gru", "update_dropout": (0.1,)}, "Use site='state'"),
-        ({"cell": "highway", "update_dropout": (0.1,)}, "for an LSTM and a GRU. Use cell='lstm'"),
-        ({"update_dropout": (0.1,), "gate_dropout": (0.1, 0.1)}, "not both"),
+        ({"cell": "gru", "zoneout": (0.1, 0.1)}, "p_c = 0.1 of zoneout is for a memory c"),
+        (
+            {"cell": "elman-tanh", "update_dropout": (0.1,)},
+            "for an LSTM and a GRU. Use cell='lstm'",
+        ),
+        ({"cell": "highway", "update_dropout": (0.1,)}, "need a layer with kernels"),
+        ({"update_dropout": (0.1,), "gate_dropout": (0.1, 0.1)}, "Use one or the other"),
         ({"update_dropout": 0.1}, r"must be None or \(p,\) or \(p, locked\), got 0.1"),
         ({"cell_arguments": {"bias": False}}, "this cell takes no cell_arguments, got bias"),
         ({"cell_arguments": 3}, "cell_arguments must be a dict, .* got 3"),

@@ -40,6 +40,10 @@ MODULES: dict[str, Make] = {
     "locked dropout": lambda g: _Stateless(Dropout(0.4, locked=True, generator=g)),
     "recurrent dropout": lambda g: layer("lstm", F, H, dropout=Dropout(0.4, generator=g)),
     "noisy cell": lambda g: noisin.Unrolled(noisin.LSTMCell(F, H, noise=LAW, generator=g)),
+    "zoneout by kernels": lambda g: layer(
+        "lstm", F, H, injection=Injection(LAW, generator=g), zoneout=(0.3, 0.5),
+        dropout=Dropout(0.4, generator=g),
+    ),
     "zoneout": lambda g: noisin.Unrolled(Zoneout(nn.LSTMCell(F, H), 0.3, 0.5, generator=g)),
     "gate dropout": lambda g: noisin.Unrolled(DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, generator=g)),
     "shared gates": lambda g: noisin.Unrolled(

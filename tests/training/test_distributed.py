@@ -183,7 +183,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "train": {"objective": "penalty"},
         "noise": {"feedback": False, "noisy_layers": "last"},
     },
-    "zoneout": {"model": {"dropout": {}, "zoneout": {"p_h": 0.2, "p_c": 0.3}}},
+    "zoneout": {"model": {"dropout": {"recurrent": 0.1}, "zoneout": {"p_h": 0.2, "p_c": 0.3}}},
     "gate dropout": {"model": {"dropout": {}, "gate_dropout": {"x": 0.3, "h": 0.2}}},
     "random weights and words": {
         "model": {

@@ -40,6 +40,7 @@ SETTINGS: dict[str, Any] = {
     "from_start": toy.config(
         noise={"family": "gamma", "feedback": False},
         model={"cell": "gru", "weight_drop": {"p": 0.5}, "weight_noise": {"std": 0.1}}
+        | {"zoneout": {"p_h": 0.1}, "update_dropout": {"p": 0.2}}
         | {"dropout": {"recurrent": 0.3, "input": 0.1, "locked": True, "words": 0.2}},
         train={"optimizer": "adamw", "lr": 0.01, "K": 2, "save_steps": 7, "clean_tokens": 300}
         | {"terms": {"ar": 1.0, "l2": 1e-4}},

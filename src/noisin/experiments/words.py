@@ -27,8 +27,10 @@ _SHOWN |= {f"model.{name}" for name in ("last_size", "output_bias", "skip", "pro
 # What identifies your own model and task, beside the arguments of their constructors.
 _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
 _SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
-_SECTIONS = ("cell_arguments", "zoneout", "gate_dropout", "update_dropout", "weight_drop")
-_SECTIONS += ("weight_noise", "head")
+_SECTIONS = (
+    *("cell_arguments", "zoneout", "gate_dropout", "update_dropout"),
+    *("weight_drop", "weight_noise", "head"),
+)
 _SHOWN_SECTIONS = (
     *(f"model.{name}." for name in _SECTIONS),
     *(f"train.{name}." for name in ("terms", "importance", "fraternal", "augmented_loss")),

@@ -1,8 +1,9 @@
-"""A recurrent layer of any cell, with noise and recurrent dropout on its state.
+"""A recurrent layer of any cell, with noise and other regularizers on its state.
 
-A cell with kernels uses them. Its noise and its recurrent dropout compose, because the kernels
-accept a mask on what the recurrence reads. Other cells, and cells with zoneout or dropout inside
-their gates, run step by step.
+A cell with kernels uses them. Its noise, recurrent dropout, zoneout, dropout of updates and random
+weights compose, because the kernels accept factors on what the recurrence reads, keeps and adds,
+and weights in place of its own. Other cells, and cells with dropout inside their gates or noise on
+the weights of every step, run step by step.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin._util import states
-from noisin.errors import InvalidType, Unsupported
+from noisin._util import arguments, states
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.models import steps
 from noisin.models.steps import GateDropout
 from noisin.recurrent import drop_ins
@@ -29,24 +30,47 @@ from noisin.recurrent.samples import repeat_rows
 from noisin.recurrent.stack import NoisyStack
 from noisin.recurrent.unrolled import Unrolled
 from noisin.regularizers.sequences import Dropout, Dropouts
-from noisin.regularizers.transitions import Zoneout
+from noisin.regularizers.synaptic import SynapticNoise
+from noisin.regularizers.transitions import Zoneout, ZoneoutMasks
+from noisin.regularizers.weights import RandomWeights, WeightDrop, WeightNoise
 from noisin.regularizers.windowed import WindowCell
 
 CellChoice = str | Callable[[int, int], Any]
 
 
 class Layer(nn.Module):
-    """A layer ``(T, N, F), state -> (T, N, H), state`` with recurrent dropout.
+    """A layer ``(T, N, F), state -> (T, N, H), state`` and what is random in it beside its noise.
 
     Args:
-        rnn: one layer of noisin's RNN, LSTM or GRU, or an :class:`~noisin.Unrolled` cell.
+        rnn: one layer of noisin's RNN, LSTM or GRU, or an :class:`~noisin.Unrolled` cell, which
+            has regularizers of its own.
         dropout: applied to the ``h_{t-1}`` that the recurrence reads, not to carry and memory.
+        zoneout: of what h and c keep, or None.
+        updates: dropout of what is added to the memory of an LSTM or the state of a GRU, or None.
+        weights: draws weights for each forward pass in place of those of ``rnn``, or None.
     """
 
-    def __init__(self, rnn: nn.Module, dropout: Dropout) -> None:
+    def __init__(
+        self,
+        rnn: nn.Module,
+        dropout: Dropout,
+        *,
+        zoneout: ZoneoutMasks | None = None,
+        updates: Dropout | None = None,
+        weights: RandomWeights | None = None,
+    ) -> None:
         super().__init__()
         self.rnn = rnn
         self.dropout = dropout
+        self.zoneout = zoneout
+        self.updates = updates
+        self.weights = weights
+
+    @property
+    def draws(self) -> bool:
+        """Whether masks of its rows are drawn at present; all rows share random weights."""
+        drops = self.dropout.acts or (self.updates is not None and self.updates.acts)
+        return drops or (self.zoneout is not None and self.zoneout.draws)
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
         """Weights uniform on ±1/√H, biases zero; a custom cell keeps its initialisation."""
@@ -65,23 +89,37 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, state: Any = None, *, samples: int = 1) -> tuple[Tensor, Any]:
         """``(T, N, F)`` to ``(T, N, H)``, and the state; of K samples, as in a stack."""
-        rnn = self.rnn
-        if samples != 1:
-            if isinstance(rnn, NoisyStack) and not self.dropout.acts:
-                z, state = rnn(x, state, samples=samples)
-                return z, state
+        rnn, K = self.rnn, 1
+        if samples != 1 and isinstance(rnn, NoisyStack) and not self.draws:
+            K = samples  # copies of the rows, if need be
+        elif samples != 1:
             x, state = repeat_rows(x, samples), states.spread(state, x.shape[1], samples)
-        if state is not None and isinstance(rnn, nn.RNNBase):
-            sizes = (rnn.hidden_size,) * (2 if isinstance(rnn, nn.LSTM) else 1)
-            drop_ins.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)
-        if not self.dropout.acts or not isinstance(rnn, nn.RNNBase):
+        if not isinstance(rnn, nn.RNNBase):
             z, state = rnn(x, state)
             return z, state
-        if not isinstance(rnn, NoisyStack):  # a torch module, after noisin.revert
+        if state is not None and K == 1:
+            sizes = (rnn.hidden_size,) * (2 if isinstance(rnn, nn.LSTM) else 1)
+            drop_ins.initial_state("LanguageModel", state, Layout.of(x, False), 1, sizes, x)
+        given = self._given(x, rnn)
+        if given and not isinstance(rnn, NoisyStack):  # a torch module, after noisin.revert
             rnn = clean_twin(rnn)
-        mask = self.dropout.mask(x, rnn.hidden_size).unsqueeze(0)
-        z, state = rnn(x, state, read_mask=mask)
+        if K > 1:
+            given["samples"] = K
+        z, state = rnn(x, state, **given)
         return z, state
+
+    def _given(self, x: Tensor, rnn: nn.RNNBase) -> dict[str, Any]:
+        """What a stack takes beside its input and state."""
+        given: dict[str, Any] = {}
+        if self.weights is not None and self.weights.acts:
+            given["weights"] = self.weights({n: getattr(rnn, n) for n in rnn._flat_weights_names})
+        if self.dropout.acts:
+            given["read_mask"] = self.dropout.mask(x, rnn.hidden_size).unsqueeze(0)
+        if self.zoneout is not None and self.zoneout.acts:
+            given["keep"] = self.zoneout(x, rnn.hidden_size)
+        if self.updates is not None and self.updates.acts:
+            given["update_mask"] = self.updates.mask(x, rnn.hidden_size).unsqueeze(0)
+        return given
 
 
 def layer(
@@ -94,6 +132,8 @@ def layer(
     zoneout: tuple[float, float] | None = None,
     gate_dropout: tuple[float, float] | GateDropout | None = None,
     update_dropout: tuple[float] | tuple[float, bool] | None = None,
+    weight_drop: WeightDrop | None = None,
+    weight_noise: WeightNoise | None = None,
     cell_arguments: Mapping[str, Any] = {},
 ) -> Layer:
     """Build a layer.
@@ -108,7 +148,10 @@ def layer(
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
             :class:`~noisin.regularizers.DropoutLSTMCell`, or None.
-        update_dropout: the rate ``(p,)``, or ``(p, locked)``, of the dropout of updates, or None.
+        update_dropout: the rate ``(p,)``, or ``(p, locked)``, of the dropout of updates, for an
+            LSTM or a GRU, or None.
+        weight_drop: dropout of the recurrent weights, for a cell with kernels, or None.
+        weight_noise: noise on the weights, or None.
         cell_arguments: arguments of the constructor of the cell.
 
     >>> z, (h, c) = layer("lstm", 2, 3, gate_dropout=(0.5, 0.4))(torch.zeros(5, 1, 2))
@@ -118,23 +161,40 @@ def layer(
     dropout = Dropout(0.0) if dropout is None else dropout
     spec = find(cell) if isinstance(cell, str) else None
     build = _class(cell) if spec is None else spec.load()
-    stacked = isinstance(build, type) and issubclass(build, NoisyStack)
-    sizes = (input_size, hidden_size)
+    sizes, stacked = (input_size, hidden_size), _is_stack(build)
     steps.require_arguments(stacked, cell_arguments)
-    if stacked and zoneout is None and gate_dropout is None and update_dropout is None:
-        return Layer(_stack(build, spec, sizes, injection, dropout), dropout)
-    if update_dropout is not None:
-        build, cell_arguments = steps.update_dropout(spec, update_dropout, gate_dropout)
-        _require_one_state(spec, injection, "update_dropout masks")
-    elif gate_dropout is not None:
+    weights = _weights(weight_drop, weight_noise, injection.generator)
+    per_step = weight_noise is not None and weight_noise.per_step
+    if stacked and gate_dropout is None and not per_step:
+        rnn = _stack(build, spec, sizes, injection, dropout)
+        return Layer(
+            rnn,
+            dropout,
+            zoneout=_zoneout(rnn, zoneout, injection.generator),
+            updates=_updates(rnn, update_dropout, injection.generator),
+            weights=weights,
+        )
+    if weights is not None or update_dropout is not None:
+        raise Unsupported(
+            "LanguageModel: weight_drop, weight_noise per sequence and update_dropout need a layer "
+            "with kernels, and this layer runs step by step because of its cell, gate_dropout or "
+            "weight_noise per step. Use one or the other."
+        )
+    if gate_dropout is not None:
         build = partial(steps.dropout_lstm, spec, gate_dropout)
     elif stacked:
         build = partial(_single, spec, injection)
     step = steps.step_cell(build, sizes, cell_arguments, dropout, injection.generator)
+    if weight_noise is not None and per_step:
+        std, mode = weight_noise.std, weight_noise.mode
+        step = SynapticNoise(step, std, mode, generator=injection.generator)
     if zoneout is not None:
-        p_h, p_c = steps.settings(steps.ZoneoutRates, "zoneout", "(p_h, p_c)", zoneout)
-        step = Zoneout(step, p_h, p_c, generator=injection.generator)
+        step = Zoneout(step, *steps.zoneout_rates(zoneout), generator=injection.generator)
     return Layer(Unrolled(_noisy(step, injection)), Dropout(0.0))
+
+
+def _is_stack(build: object) -> bool:
+    return isinstance(build, type) and issubclass(build, NoisyStack)
 
 
 def recurrent_layers(
@@ -185,6 +245,44 @@ def _stack(
     return rnn
 
 
+def _zoneout(
+    rnn: NoisyStack, rates: tuple[float, float] | None, generator: Generator | None
+) -> ZoneoutMasks | None:
+    """The zoneout of a layer with kernels."""
+    if rates is None:
+        return None
+    masks = ZoneoutMasks(*steps.zoneout_rates(rates), generator=generator)
+    if masks.p_c and not rnn._cell.memory:
+        raise InvalidValue(
+            f"LanguageModel: p_c = {masks.p_c} of zoneout is for a memory c, and "
+            f"{type(rnn).__name__} has none. Use p_h alone."
+        )
+    return masks
+
+
+def _updates(rnn: NoisyStack, rates: object, generator: Generator | None) -> Dropout | None:
+    """The dropout of the updates of a layer with kernels."""
+    if rates is None:
+        return None
+    if rnn._cell.slots == 1:
+        raise Unsupported(
+            "LanguageModel: update_dropout is defined for an LSTM and a GRU. Use cell='lstm'."
+        )
+    return Dropout(*steps.update_rates(rates), generator)
+
+
+def _weights(
+    drop: WeightDrop | None, noise: WeightNoise | None, generator: Generator | None
+) -> RandomWeights | None:
+    """What draws the weights of each forward pass, if anything does."""
+    for name, part, kind in (("drop", drop, WeightDrop), ("noise", noise, WeightNoise)):
+        if part is not None:
+            advice = f"Pass, for example, regularizers.{kind.__name__}(0.1)."
+            arguments.instance(f"LanguageModel: weight_{name}", part, kind, advice)
+    weights = RandomWeights(drop, None if noise and noise.per_step else noise, generator)
+    return weights if weights.acts else None
+
+
 def _class(cell: object) -> Callable[..., Any]:
     if not callable(cell) or isinstance(cell, nn.Module):
         raise InvalidType(
@@ -198,21 +296,18 @@ def _single(spec: CellSpec | None, injection: Injection, *sizes: int) -> nn.Modu
     """A single-step cell that is equivalent to a layer of this kind."""
     if spec is None or spec.cell is None:
         raise Unsupported(
-            "LanguageModel: zoneout wraps a single-step cell. Pass the name of the cell, or a "
-            "class whose instances are (x, state) -> state."
+            "LanguageModel: weight_noise per step needs a single-step cell. Pass the name of the "
+            "cell, or a class whose instances are (x, state) -> state."
         )
-    _require_one_state(spec, injection, "zoneout keeps")
+    noisy = injection.noise is not None and injection.feedback
+    if spec.on_state is not None and noisy and injection.site == "read":
+        raise Unsupported(
+            "LanguageModel: a GRU with weight_noise per step has one tensor as its state, so noise "
+            "that is fed back must act on the whole state. Use site='state', which warns, or "
+            "feedback=False."
+        )
     cell: nn.Module = spec.load_cell()(*sizes, **spec.arguments)
     return cell
-
-
-def _require_one_state(spec: CellSpec | None, injection: Injection, what: str) -> None:
-    noisy = injection.noise is not None and injection.feedback
-    if spec is not None and spec.on_state is not None and noisy and injection.site == "read":
-        raise Unsupported(
-            f"LanguageModel: {what} the whole state of a GRU, so noise that is fed back must "
-            f"act on the whole state. Use site='state', which warns, or feedback=False."
-        )
 
 
 def _noisy(step: Any, injection: Injection) -> Any:

@@ -41,7 +41,7 @@ def is_shared(
 def _stack(layer: nn.Module) -> NoisyStack | None:
     """The stack of a layer whose rows nothing is dropped in; random weights all rows share."""
     if type(layer) is Layer:
-        return None if layer.dropout.acts else _stack(layer.rnn)
+        return None if layer.draws else _stack(layer.rnn)
     return layer if type(layer) in _STACKS and isinstance(layer, NoisyStack) else None
 
 

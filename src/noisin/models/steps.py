@@ -14,7 +14,6 @@ from noisin.noise.sampling import Stochastic
 from noisin.recurrent.cell import CellSpec
 from noisin.regularizers.cells import DropoutLSTMCell
 from noisin.regularizers.sequences import Dropout
-from noisin.regularizers.updates import UpdateDropoutGRUCell, UpdateDropoutLSTMCell
 from noisin.regularizers.windowed import WindowCell
 
 _SET_BY_THE_MODEL = ("p_h", "locked", "generator")
@@ -55,19 +54,16 @@ def dropout_lstm(spec: CellSpec | None, rates: object, *sizes: int) -> nn.Module
     return DropoutLSTMCell(*sizes, p_x=given.x, p_h=given.h, **others)
 
 
-def update_dropout(
-    spec: CellSpec | None, rates: object, gate_dropout: object = None
-) -> tuple[type[WindowCell], dict[str, Any]]:
-    """The class of an LSTM or GRU with dropout of its updates, and its arguments."""
-    if gate_dropout is not None:
-        raise Unsupported("LanguageModel: use update_dropout or gate_dropout, not both.")
-    kinds = {"lstm": UpdateDropoutLSTMCell, "gru": UpdateDropoutGRUCell}
-    if spec is None or spec.name not in kinds:
-        raise Unsupported(
-            "LanguageModel: update_dropout is defined for an LSTM and a GRU. Use cell='lstm'."
-        )
-    given = settings(UpdateDropout, "update_dropout", "(p,) or (p, locked)", rates)
-    return kinds[spec.name], {"p": given.p, "locked_update": given.locked}
+def zoneout_rates(given: object) -> ZoneoutRates:
+    """The rates of zoneout, or raise."""
+    rates: ZoneoutRates = settings(ZoneoutRates, "zoneout", "(p_h, p_c)", given)
+    return rates
+
+
+def update_rates(given: object) -> UpdateDropout:
+    """The rate of the dropout of updates, or raise."""
+    rates: UpdateDropout = settings(UpdateDropout, "update_dropout", "(p,) or (p, locked)", given)
+    return rates
 
 
 def step_cell(
@@ -98,8 +94,8 @@ def step_cell(
     elif dropout.p:
         raise Unsupported(
             "LanguageModel: recurrent dropout needs a layer with kernels or a cell that offers it, "
-            "and this layer runs step by step because of its cell, zoneout or gate_dropout. Use "
-            "dropout.recurrent = 0."
+            "and this layer runs step by step because of its cell, gate_dropout or weight_noise "
+            "per step. Use dropout.recurrent = 0."
         )
     cell = construct("LanguageModel: cell", build, *sizes, **arguments)
     checks.require_cell("LanguageModel: cell", cell)

@@ -62,6 +62,11 @@ class CellSpec:
         return self.on_state if site == "state" and self.on_state is not None else self
 
     @property
+    def memory(self) -> bool:
+        """Whether its state has a memory c beside h."""
+        return len(self.state) > 1
+
+    @property
     def masks(self) -> bool:
         """Whether a mask can be on what the gates read, because the carry, if any, is separate."""
         return self.code is not None and (self.slots == 1 or self.carry)

@@ -207,19 +207,22 @@ def given_noise(
     return entered
 
 
-def read_mask(name: str, mask: Any, layout: Layout, layers: int, size: int, like: Tensor) -> Tensor:
-    """A caller's mask on what the recurrence reads, ``(layers, *lead, size)``, finite."""
-    checks.require_noise_tensor(name, mask, like, "read_mask", "factors")
+def factor(
+    name: str, what: str, value: Any, layout: Layout, layers: int, size: int, like: Tensor
+) -> Tensor:
+    """A caller's factor on the recurrence, such as a mask, ``(layers, *lead, size)``, finite."""
+    checks.require_noise_tensor(name, value, like, what, "factors")
     batch = (layout.N,) if layout.batched else ()
     expected = [(layers, T, *batch, size) for T in (layout.T, 1)]
-    if mask.shape not in expected:
+    if value.shape not in expected:
+        units = "hidden_size" if what in ("keep_c", "update_mask") else "H_out"
         raise InvalidValue(
-            f"{name}: expected read_mask of shape {expected[0]}, or {expected[1]} for one mask per "
-            f"sequence, got {tuple(mask.shape)}. It is (num_layers · num_directions, T, N, H_out), "
-            f"whatever batch_first is, without N for unbatched input."
+            f"{name}: expected {what} of shape {expected[0]}, or {expected[1]} for one mask per "
+            f"sequence, got {tuple(value.shape)}. It is (num_layers · num_directions, T, N, "
+            f"{units}), whatever batch_first is, without N for unbatched input."
         )
-    entered = layout.enter_steps(mask.expand(expected[0]))
-    checks.require_finite(name, mask if layout.packed is None else entered, "read_mask")
+    entered = layout.enter_steps(value.expand(expected[0]))
+    checks.require_finite(name, value if layout.packed is None else entered, what)
     return entered
 
 

@@ -52,32 +52,80 @@ class Weights(NamedTuple):
         return F.linear(h, self.w_hh, self.b_hh)
 
 
+class Factors(NamedTuple):
+    """Factors on a transition, at all steps or at one; None where there is none.
+
+    ``keep_h`` and ``keep_c`` are how much of the state before is kept (zoneout): with k in
+    [0, 1], ``k h_{t-1} + (1 - k) h_t``. ``update`` is on what a memory adds.
+    """
+
+    keep_h: Tensor | None = None
+    keep_c: Tensor | None = None
+    update: Tensor | None = None
+
+    @property
+    def given(self) -> list[Tensor]:
+        """Those that there are."""
+        return [factor for factor in self if factor is not None]
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Factors:
+        """A function of each."""
+        return Factors(*(None if factor is None else function(factor) for factor in self))
+
+    def at(self, rows: slice) -> Factors:
+        """Those of some rows."""
+        return self.map(lambda factor: factor[rows])
+
+    def apply(self, transition: Callable[..., States], x: Tensor, state: States) -> States:
+        """The transition with the factor on its update, if there is one."""
+        if self.update is None:
+            return transition(x, state)
+        return transition(x, state, update=self.update.to(x.dtype))
+
+    def hold(self, old: States, new: States, memory: bool) -> States:
+        """The new state, some of it undone.
+
+        Without a memory c beside h, the state is one value, and the last of its tensors carries it.
+        """
+        keep_h, keep_c, _ = self.map(lambda factor: factor.to(new[0].dtype))
+        h = new[0] if keep_h is None else torch.lerp(new[0], old[0 if memory else -1], keep_h)
+        if not memory:
+            return (h,) * len(new)
+        return h, new[1] if keep_c is None else torch.lerp(new[1], old[1], keep_c)
+
+
 def elman(gates_x: Tensor, state: States, w: Weights, activation: str) -> States:
     """``h = s(W_x x + W_h z)``, with ``gates_x`` the input's part; the state is ``(z,)``."""
     (z,) = state
     return (ACTIVATIONS[activation](gates_x + w.recur(z)),)
 
 
-def lstm(gates_x: Tensor, state: States, w: Weights) -> States:
-    """``c = f c + i g``, ``h = o tanh(c)``, the gates reading z; the state is ``(z, c)``."""
+def lstm(gates_x: Tensor, state: States, w: Weights, update: Tensor | None = None) -> States:
+    """``c = f c + i g``, ``h = o tanh(c)``, the gates reading z; the state is ``(z, c)``.
+
+    With a factor m on the update, ``c = f c + m i g``.
+    """
     z, c = state
     i, f, g, o = (gates_x + w.recur(z)).chunk(4, dim=-1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    added = i.sigmoid() * g.tanh()
+    c = f.sigmoid() * c + (added if update is None else added * update)
     h = o.sigmoid() * c.tanh()
     return (h if w.w_hr is None else F.linear(h, w.w_hr)), c
 
 
-def gru(gates_x: Tensor, state: States, w: Weights) -> States:
+def gru(gates_x: Tensor, state: States, w: Weights, update: Tensor | None = None) -> States:
     """``h = (1 - u) n + u h_prev``, the gates r, u, n reading z.
 
     The state is ``(z, h)``: gates read the noisy z and the carry h stays clean. With the state
-    ``(z,)`` the carry is z itself, the literal equation of the paper.
+    ``(z,)`` the carry is z itself, the literal equation of the paper. With a factor m on the
+    update, ``h = (1 - u) m n + u h_prev``.
     """
     z, carry = state[0], state[-1]
     r_x, u_x, n_x = gates_x.chunk(3, dim=-1)
     r_h, u_h, n_h = w.recur(z).chunk(3, dim=-1)
     r, u = (r_x + r_h).sigmoid(), (u_x + u_h).sigmoid()
     n = (n_x + r * n_h).tanh()
+    n = n if update is None else n * update
     h = (carry - n) * u + n
     return (h,) * len(state)
 
@@ -92,20 +140,26 @@ def inject(h: Tensor, eps: Tensor, mode: Mode) -> Tensor:
 
 
 def noisy(
-    transition: Callable[[Tensor, States], States],
+    transition: Callable[..., States],
     eps: Sequence[Tensor],
     mode: Mode,
     masks: Sequence[Tensor] | None = None,
+    factors: Sequence[Factors] | None = None,
+    memory: bool = False,
 ) -> Step:
     """The noise-injected step ``g_W`` of Algorithm 1: ``z_t`` is emitted and carried on.
 
-    With masks, the transition reads ``z_{t-1} * m_t``; the rest of the state stays whole.
+    With masks, the transition reads ``z_{t-1} * m_t``; the rest of the state stays whole, and so
+    does what the factors keep of z.
     """
 
     def step(t: int, x: Tensor, state: States) -> tuple[Tensor, States]:
-        if masks is not None:
-            state = (state[0] * masks[t], *state[1:])
-        h, *rest = transition(x, state)
+        read = state if masks is None else (state[0] * masks[t], *state[1:])
+        if factors is None:
+            new = transition(x, read)
+        else:
+            new = factors[t].hold(state, factors[t].apply(transition, x, read), memory)
+        h, *rest = new
         z = inject(h, eps[t].to(h.dtype), mode)  # autocast decides the dtype of h
         return z, (z, *rest)
 

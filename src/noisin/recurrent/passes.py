@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from noisin.recurrent.functional import Factors
 from noisin.recurrent.layout import Layout
 
 Input = Tensor | PackedSequence
@@ -20,7 +21,7 @@ class Pass:
     """What one forward pass runs with.
 
     ``weights`` are those of each layer and direction, as ``all_weights``; the mask is
-    ``(layers · directions, *lead, H_out)``.
+    ``(layers · directions, *lead, H_out)``, and so are the factors on the transition.
     """
 
     layout: Layout
@@ -28,3 +29,17 @@ class Pass:
     noise: NoiseOf
     weights: Sequence[Sequence[Tensor]]
     mask: Tensor | None = None
+    factors: Factors = Factors()  # noqa: RUF009 - immutable
+
+    @property
+    def loops(self) -> bool:
+        """Whether no recurrence is torch's, because of a mask or a factor."""
+        return self.mask is not None or bool(self.factors.given)
+
+    def rows(self, k: int, like: Tensor) -> tuple[Tensor | None, Factors]:
+        """The mask and the factors of the k-th layer and direction, as rows."""
+
+        def of(value: Tensor) -> Tensor:
+            return value[k].flatten(0, -2).to(like)
+
+        return None if self.mask is None else of(self.mask), self.factors.map(of)

@@ -1,7 +1,7 @@
 """A stack of recurrent layers with noise: what ``RNN``, ``LSTM`` and ``GRU`` have in common.
 
 The stack is cut into spans, so that noise only occurs at the end of one. A layer whose noise is fed
-back, or whose recurrence reads through a mask, is a span by itself, run by
+back, or whose recurrence has a mask or another factor, is a span by itself, run by
 :mod:`noisin.recurrent.kernels`. All other spans are as long as possible and run by torch's kernel,
 with noise on what it emits.
 """
@@ -23,6 +23,7 @@ from noisin.recurrent import drop_ins, functional, kernels
 from noisin.recurrent import samples as noise_samples
 from noisin.recurrent.cell import CellSpec
 from noisin.recurrent.functional import Mode, Share, States, Weights
+from noisin.recurrent.given import Given, Places
 from noisin.recurrent.injection import Injected, Injection, NoisyLayers, setting
 from noisin.recurrent.kernels import Outline, Plan
 from noisin.recurrent.kernels.plan import cached
@@ -71,6 +72,8 @@ class NoisyStack(Injected, nn.RNNBase):
         eps: Tensor | None = None,
         weights: Mapping[str, Tensor] | None = None,
         read_mask: Tensor | None = None,
+        keep: tuple[Tensor | float | None, Tensor | float | None] | None = None,
+        update_mask: Tensor | None = None,
         samples: int = 1,
     ) -> Any:
         """Torch's ``forward``, with noise while training.
@@ -90,9 +93,15 @@ class NoisyStack(Injected, nn.RNNBase):
                 gates read ``z_{t-1} * m_t``, while an LSTM's c and a GRU's carry stay whole. Its
                 shape is that of ``eps``, or has T = 1 for one mask per sequence. It is applied
                 whenever given.
+            keep: zoneout, ``(keep_h, keep_c)``: how much of the previous h and c is kept, as
+                ``h_t = k z_{t-1} + (1 - k) h~_t``, before the noise. Each is a tensor as
+                ``read_mask`` (keep_c with hidden_size units), a number in [0, 1] or None. An LSTM's
+                ``h~_t`` reads the c that nothing was kept of; a GRU keeps its carry.
+            update_mask: a factor on what is added to a memory, ``c_t = f c_{t-1} + m_t i g``, and
+                in a GRU ``h_t = (1 - u) m_t n + u h_{t-1}``. Its shape is that of ``keep_c``.
             samples: the number K of noise samples of every row. The result is that of K copies of
                 the input side by side (row n of sample k is row k·N + n, of the state too), and
-                ``eps`` and ``read_mask`` are for K·N rows. A recurrence that the samples have in
+                ``eps`` and all factors are for K·N rows. A recurrence that the samples have in
                 common, because only what the last layer emits is random, is computed once. ``hx``
                 has N rows, or K·N; it is common if all copies are equal and need no gradients.
 
@@ -102,36 +111,37 @@ class NoisyStack(Injected, nn.RNNBase):
         run = self._forward
         if torch_state.refused_as_an_rnn():  # and torch.compile would take what it calls bit by bit
             run = torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+        given = Given(eps, weights, read_mask, keep, update_mask)
         if samples == 1:
-            return run(input, hx, eps, weights, read_mask)
+            return run(input, hx, given)
         drop_ins.sequence_input(type(self).__name__, input)
-        return self._sampled(
-            input, hx, samples, {"eps": eps, "weights": weights, "read_mask": read_mask}
-        )
+        return self._sampled(input, hx, samples, given)
 
-    def _forward(
-        self,
-        input: Input,
-        hx: Any,
-        eps: Tensor | None,
-        weights: Mapping[str, Tensor] | None,
-        read_mask: Tensor | None,
-    ) -> Any:
+    def _forward(self, input: Input, hx: Any, given: Given) -> Any:
         name = type(self).__name__
         drop_ins.sequence_input(name, input)
         if hx is not None:
             checks.state_parts(name, hx, len(self._state_sizes))
+        eps = given.eps
         noisy = eps is not None or self._noise_acts()
-        plain = not noisy and weights is None and read_mask is None
-        if plain and self._cell.torch_kernel is not None:
+        if not noisy and not given.alters and self._cell.torch_kernel is not None:
             # Not super(): the compiler cannot trace it in a frame that it resumes.
             return self._torch_class.forward(self, input, hx)
         layout = Layout.of(input, self.batch_first)
         layers = self._injecting_layers(eps is not None) if noisy else []
         like = layout.enter(input)
         noise = self._drawn(layout) if eps is None else self._given(eps, layout, layers, like)
-        mask = None if read_mask is None else self._given_mask(read_mask, layout, like)
-        return self._run(input, hx, Pass(layout, layers, noise, self._replaced(weights), mask))
+        return self._run(input, hx, self._pass(given, layout, layers, noise, like))
+
+    def _pass(
+        self, given: Given, layout: Layout, layers: Collection[int], noise: NoiseOf, like: Tensor
+    ) -> Pass:
+        if not given.alters:
+            return Pass(layout, layers, noise, self.all_weights)
+        count, sizes = self.num_layers * self._directions, (self._output_size, self.hidden_size)
+        places, weights = Places(type(self).__name__, self._cell, count, *sizes), given.weights
+        mask, factors = places.read_mask(given, layout, like), places.factors(given, layout, like)
+        return Pass(layout, layers, noise, self._replaced(weights), mask, factors)
 
     def sample_eps(self, input: Input) -> Tensor:
         """Draw the noise of one forward pass, as ``forward`` takes it: to use a draw twice.
@@ -149,19 +159,19 @@ class NoisyStack(Injected, nn.RNNBase):
 
     # K samples of every row
 
-    def _sampled(self, input: Any, hx: Any, K: int, given: Mapping[str, Any]) -> Any:
+    def _sampled(self, input: Any, hx: Any, K: int, given: Given) -> Any:
         """K samples: on one pass of the recurrence, if it is common to them."""
         dim = noise_samples.row_dimension(type(self).__name__, input, self.batch_first, K)
-        N, eps = input.shape[dim], given["eps"]
-        common = self.emits_all_noise(eps is not None) and given["read_mask"] is None
+        N, eps = input.shape[dim], given.eps
+        common = self.emits_all_noise(eps is not None) and given.is_common
         if not common or not states.is_common(hx, N, K):
             repeated = noise_samples.repeat_rows(input, K, dim)
-            return self.forward(repeated, states.spread(hx, N, K), **given)
+            return self.forward(repeated, states.spread(hx, N, K), **given._asdict())
         layout = Layout.of(input, self.batch_first)
         all_rows = replace(layout, N=K * N)
         layers, like = [self.num_layers - 1], layout.enter(input)
         noise = self._drawn(all_rows) if eps is None else self._given(eps, all_rows, layers, like)
-        clean = Pass(layout, (), noise, self._replaced(given["weights"]))
+        clean = self._pass(given, layout, (), noise, like)
         output, state = self._run(input, states.first(hx, N), clean)
         h = layout.enter(output)
         z = noise_samples.inject(h, _concatenated(noise(layers[0], h)), self.noise_mode)
@@ -213,17 +223,6 @@ class NoisyStack(Injected, nn.RNNBase):
 
         return draw
 
-    def _given_mask(self, read_mask: Tensor, layout: Layout, like: Tensor) -> Tensor:
-        if not self._cell.masks:
-            raise Unsupported(
-                f"{type(self).__name__}: read_mask is a factor on what the gates read and leaves "
-                f"the carry whole, and with site='state' the two are one. Use site='read'."
-            )
-        layers = self.num_layers * self._directions
-        return drop_ins.read_mask(
-            type(self).__name__, read_mask, layout, layers, self._output_size, like
-        )
-
     def _replaced(self, weights: Mapping[str, Tensor] | None) -> Sequence[Sequence[Tensor]]:
         """The weights of each layer and direction, those that are given in place of parameters."""
         if weights is None:
@@ -239,7 +238,7 @@ class NoisyStack(Injected, nn.RNNBase):
         state = self._initial_state(x, hx, run.layout)
         D = self._directions
         finals: list[States] = []
-        for first, last in self._spans(run.layers, run.mask is not None):
+        for first, last in self._spans(run.layers, run.loops):
             part = tuple(s[first * D : (last + 1) * D] for s in state)
             emit = self._emit if last in run.layers else self._clean
             x, final = emit(first, last, x, part, run)
@@ -262,16 +261,16 @@ class NoisyStack(Injected, nn.RNNBase):
     def _clean(
         self, first: int, last: int, x: Tensor, state: States, run: Pass
     ) -> tuple[Tensor, States]:
-        """Layers without noise, by torch's kernel unless their recurrence reads through a mask."""
-        if run.mask is None:
-            return self._kernel(first, last, x, state, run)
-        return self._loop(last, x, state, run, None)
+        """Layers without noise, by torch's kernel unless their recurrence has a factor."""
+        if run.loops:
+            return self._loop(last, x, state, run, None)
+        return self._kernel(first, last, x, state, run)
 
-    def _spans(self, layers: Collection[int], masked: bool = False) -> list[tuple[int, int]]:
+    def _spans(self, layers: Collection[int], loops: bool = False) -> list[tuple[int, int]]:
         """Cut the stack into (first, last) layers."""
         spans: list[tuple[int, int]] = []
         first = 0
-        single = masked or self._cell.torch_kernel is None
+        single = loops or self._cell.torch_kernel is None
         for layer in range(self.num_layers):
             loop_follows = self.feedback and layer + 1 in layers
             end = layer == self.num_layers - 1 or layer in layers or loop_follows
@@ -300,7 +299,7 @@ class NoisyStack(Injected, nn.RNNBase):
     def _loop(
         self, layer: int, x: Tensor, state: States, run: Pass, noise: NoiseOf | None
     ) -> tuple[Tensor, States]:
-        """One layer whose recurrence reads noise or a mask: Algorithm 1, in each direction."""
+        """One layer whose recurrence has noise or factors: Algorithm 1, in each direction."""
         D, layout = self._directions, run.layout
         weights = [self._weights(run, layer * D + d) for d in range(D)]
         low = torch_state.autocast_dtype(x)
@@ -317,8 +316,8 @@ class NoisyStack(Injected, nn.RNNBase):
         for d in range(D):
             plan = self._plan(mode, layout, reverse=d == 1)
             start = tuple(s[d] for s in state * 2)[: 1 + self._cell.carry]  # a GRU carries z
-            mask = None if run.mask is None else run.mask[layer * D + d].flatten(0, -2).to(state[0])
-            z, final = kernels.run(plan, rows, eps[d], start, weights[d], mask)
+            factors = run.rows(layer * D + d, state[0])
+            z, final = kernels.run(plan, rows, eps[d], start, weights[d], *factors)
             zs.append(z)
             finals.append(final[-len(state) :])
         z = _concatenated(zs)

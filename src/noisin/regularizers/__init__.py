@@ -10,6 +10,7 @@ from noisin.regularizers.melis import MelisLSTMCell as MelisLSTMCell
 from noisin.regularizers.mogrifier import MogrifierLSTMCell as MogrifierLSTMCell
 from noisin.regularizers.synaptic import SynapticNoise as SynapticNoise
 from noisin.regularizers.transitions import Zoneout as Zoneout
+from noisin.regularizers.transitions import ZoneoutMasks as ZoneoutMasks
 from noisin.regularizers.updates import UpdateDropoutGRUCell as UpdateDropoutGRUCell
 from noisin.regularizers.updates import UpdateDropoutLSTMCell as UpdateDropoutLSTMCell
 from noisin.regularizers.weights import WeightDrop as WeightDrop

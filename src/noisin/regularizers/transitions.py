@@ -8,14 +8,76 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from noisin._util import checks
+from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.noise import Bernoulli
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent import drop_ins
 from noisin.recurrent.cells import Cell, GRUCell
 from noisin.recurrent.functional import State
 from noisin.recurrent.windows import step_inputs
 from noisin.regularizers.cells import check_rate
+
+
+class ZoneoutMasks(Stochastic):
+    r"""The factors of zoneout for all steps: what noisin's RNN, LSTM and GRU take as ``keep``.
+
+    While training they are masks ``m ~ Bernoulli(p)``, in ``eval()`` the rates themselves. A layer
+    with them computes what a loop over ``Noisy(Zoneout(cell))`` does, at the speed of the kernels.
+
+    Args:
+        p_h: the probability that a unit of h keeps its value.
+        p_c: the probability that a unit of c does; zero for a cell without one.
+        generator: the random stream to draw from; None is torch's global one.
+
+    >>> import noisin
+    >>> x, lstm, zoneout = torch.zeros(5, 1, 2), noisin.LSTM(2, 3), ZoneoutMasks(0.05, 0.5)
+    >>> z, (z_n, c_n) = lstm(x, keep=zoneout(x, 3))
+    >>> zoneout.eval()(x, 3)
+    (0.05, 0.5)
+    """
+
+    def __init__(
+        self, p_h: float = 0.0, p_c: float = 0.0, *, generator: Generator | None = None
+    ) -> None:
+        super().__init__()
+        check_rate("Zoneout: p_h", p_h)
+        check_rate("Zoneout: p_c", p_c)
+        checks.require_generator("Zoneout", generator)
+        self.p_h = p_h
+        self.p_c = p_c
+        self.generator = generator
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything is kept."""
+        return self.p_h > 0 or self.p_c > 0
+
+    @property
+    def draws(self) -> bool:
+        """Whether what is kept is random at present."""
+        return self.training and self.acts
+
+    def forward(self, like: Tensor, size: int) -> tuple[Tensor | float, Tensor | float]:
+        """The pair for a layer of so many units that reads a sequence ``(T, N, ...)``."""
+        checks.require_real("ZoneoutMasks", like=like)
+        arguments.whole("ZoneoutMasks: size", size)
+        if like.dim() < 2:
+            raise InvalidValue(
+                f"ZoneoutMasks: expected a sequence (T, N, ...), got {tuple(like.shape)}."
+            )
+        if not self.training:
+            return self.p_h, self.p_c
+        shape = (1, *like.shape[:2], size)
+        return self._kept(self.p_h, shape, like), self._kept(self.p_c, shape, like)
+
+    def _kept(self, p: float, shape: tuple[int, ...], like: Tensor) -> Tensor | float:
+        # Bernoulli noise is -1 where dropout would drop, with probability p.
+        return self._draw(Bernoulli(1 - p), shape, like).lt_(0) if p else 0.0
+
+    def extra_repr(self) -> str:
+        """The rates."""
+        return f"p_h={self.p_h}, p_c={self.p_c}"
 
 
 class Zoneout(Stochastic):
@@ -30,7 +92,8 @@ class Zoneout(Stochastic):
         p_c: the probability that a unit of c does; zero for a cell without one.
         generator: the random stream to draw from; None is torch's global one.
 
-    Noise around zoneout, ``Noisy(Zoneout(...))``, multiplies along the values that are kept.
+    Noise around zoneout, ``Noisy(Zoneout(...))``, multiplies along the values that are kept. Whole
+    layers of noisin's RNN, LSTM and GRU run faster with :class:`ZoneoutMasks`.
 
     >>> cell = Zoneout(torch.nn.LSTMCell(2, 3), p_h=0.05, p_c=0.5)
     >>> h, c = cell(torch.zeros(1, 2))

@@ -121,6 +121,18 @@ MUTANTS = {
         "(void)mask;",
         "expected",
     ),
+    "a kept value that backward forgets": (
+        "cells.h",
+        "if (k.keep_h && cell != GRU_READ) {",
+        "if (0) {",
+        "expected",
+    ),
+    "a memory squashed after some of it was kept": (
+        "steps.h",
+        "h = NAME(kept)(n, k.keep_h, z_before, o * NAME(tanh)(c));",
+        "h = NAME(kept)(n, k.keep_h, z_before, o * NAME(tanh)(next));",
+        "expected",
+    ),
     "h of one row fewer than there are": (
         "projection.h",
         "l->P && !back ? l->N * l->H : 0",

@@ -25,7 +25,7 @@ from torch.nn import Parameter
 
 from noisin._util import torch_state
 from noisin.errors import Unsupported
-from noisin.recurrent.functional import States, Weights
+from noisin.recurrent.functional import Factors, States, Weights
 from noisin.recurrent.kernels import layer, operator, reference
 from noisin.recurrent.kernels.choice import CHOICES as CHOICES
 from noisin.recurrent.kernels.choice import RECURRENCES, recurrence_for
@@ -42,41 +42,47 @@ def run(
     state: States,
     w: Weights,
     mask: Tensor | None = None,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, States]:
     """Run one layer in one direction: all z, as rows ``(S, H)``, and the final state.
 
-    ``x``, ``eps`` and ``mask`` are rows ``(S, ·)``, the state ``(z,)`` or ``(z, carry)`` has N of
-    them. The gates read ``z_{t-1} * m_t`` where there is a mask.
+    ``x``, ``eps``, ``mask`` and the factors are rows ``(S, ·)``, the state ``(z,)`` or
+    ``(z, carry)`` has N of them. The gates read ``z_{t-1} * m_t`` where there is a mask.
     """
     if mask is not None and not plan.cell.masks:
         raise Unsupported(
             "RNN: a mask on what a GRU reads keeps its carry whole, and site='state' makes the two "
             "one. Use site='read'."
         )
-    kernel = kernel_for(x, eps, state, w, mask)
+    kernel = kernel_for(x, eps, state, w, mask, factors)
     if kernel == "operator":
         outline = plan if isinstance(plan, Outline) else plan.outline
-        return operator.run(outline, x, eps, state, w, mask)
+        return operator.run(outline, x, eps, state, w, mask, factors)
     if isinstance(plan, Outline):
         plan = plan.sized(x.shape[0], state[0].shape[0])
     if kernel == "reference":
-        return reference.run(plan, x, eps, state, w, mask)
-    return layer.run(plan, x, eps, state, w, mask, recurrence=RECURRENCES[kernel])
+        return reference.run(plan, x, eps, state, w, mask, factors)
+    return layer.run(plan, x, eps, state, w, mask, factors, recurrence=RECURRENCES[kernel])
 
 
 def kernel_for(
-    x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None = None
+    x: Tensor,
+    eps: Tensor,
+    state: States,
+    w: Weights,
+    mask: Tensor | None = None,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> str:
     """Which kernel runs these tensors, by name; the ``operator`` chooses when it runs."""
-    factors = [eps] if mask is None else [eps, mask]
-    tensors = [x, *factors, *state, *(v for v in w if v is not None)]
-    learned = any(t.requires_grad for t in factors)  # of which only the reference has gradients
+    given = [eps, *factors.given] if mask is None else [eps, mask, *factors.given]
+    tensors = [x, *given, *state, *(v for v in w if v is not None)]
+    learned = any(t.requires_grad for t in given)  # of which only the reference has gradients
     hidden = learned or torch_state.recording() or _lowered(tensors)
     if chosen() == "reference" or hidden or not _alike(tensors):
         return "reference"
     if torch_state.compiling():
         return "operator" if all(map(torch_state.traceable, tensors)) else "reference"
-    return recurrence_for(x) if _plain(tensors) else "reference"
+    return recurrence_for(x, bool(factors.given)) if _plain(tensors) else "reference"
 
 
 def _alike(tensors: list[Tensor]) -> bool:

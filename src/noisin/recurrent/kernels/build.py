@@ -30,7 +30,7 @@ logger = logging.getLogger("noisin.kernels")
 Found = TypeVar("Found")
 
 HERE = Path(__file__).parent
-SOURCES = ("kernel.c", "cells.h", "projection.h", "tiles.h", "gemm.h", "trial.py")
+SOURCES = ("kernel.c", "cells.h", "steps.h", "projection.h", "tiles.h", "gemm.h", "trial.py")
 SECONDS = 300  # ten on an idle machine
 COMPILER = {"LC_ALL": "C"}  # its version is part of the key, whatever the language of its messages
 # Threads, too, are tried. They sleep while they wait: other work may need the cores.

@@ -49,13 +49,16 @@ def using(kernel: str) -> Iterator[None]:
         _chosen.reset(token)
 
 
-def recurrence_for(x: Tensor) -> str:
-    """Which of the recurrences runs a layer with this input, by name."""
+def recurrence_for(x: Tensor, factored: bool = False) -> str:
+    """Which of the recurrences runs a layer with this input, by name.
+
+    Triton's has no factors on the transition: with them, the eager one runs.
+    """
     if torch_state.dispatching():
         return "eager"
     choice, interpreted = chosen(), x.device.type == "cpu"
     # Triton's interpreter is slow, and so runs only where it was asked for by name.
     by_triton = choice == "triton" or (choice == "auto" and not interpreted)
-    if by_triton and gpu.runs(x):
+    if by_triton and not factored and gpu.runs(x):
         return "triton"
     return "c" if choice in ("auto", "c") and native.runs(x) else "eager"

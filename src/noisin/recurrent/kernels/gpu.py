@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noisin.recurrent.functional import Factors
 from noisin.recurrent.kernels import graphs
 from noisin.recurrent.kernels.plan import Plan
 
@@ -72,8 +73,10 @@ def forward(
     mask: Tensor | None,
     state: list[Tensor],
     keep: bool,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor | None]:
-    """As :func:`noisin.recurrent.kernels.eager.forward`."""
+    """As :func:`noisin.recurrent.kernels.eager.forward`, without factors."""
+    assert not factors.given  # see choice.recurrence_for
     z0, carry = state if len(state) > 1 else (state[0], None)
     tensors = (gates, bias, w_hh, w_hr, eps, mask, z0, carry)
     with _on(gates.device):
@@ -95,14 +98,16 @@ def backward(
     d_z: Tensor,
     d_state: list[Tensor],
     _: bool = True,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor | None]:
-    """As :func:`noisin.recurrent.kernels.eager.backward`."""
+    """As :func:`noisin.recurrent.kernels.eager.backward`, without factors."""
+    assert not factors.given
     d_before, d_carry = d_state if len(d_state) > 1 else (d_state[0], None)
     carried: tuple[Tensor | None, Tensor | None] = (None, None)
     if plan.cell.slots > 1:
         carried = (carries, state[1]) if plan.cell.carry else (z, state[0])
-    factors = None if plan.mode == "additive" else eps
-    tensors = (gates, w_hh, w_hr, factors, mask, *carried, d_z, d_before, d_carry)
+    scale = None if plan.mode == "additive" else eps
+    tensors = (gates, w_hh, w_hr, scale, mask, *carried, d_z, d_before, d_carry)
     with _on(gates.device):
         d_gates, d_projected = graphs.run(_backward, (plan,), tensors, written=(8, 9))
     assert d_gates is not None

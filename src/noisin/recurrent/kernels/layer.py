@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from noisin._util import torch_state
-from noisin.recurrent.functional import States, Weights
-from noisin.recurrent.kernels import reference
+from noisin.recurrent.functional import Factors, States, Weights
+from noisin.recurrent.kernels import eager, reference
 from noisin.recurrent.kernels.plan import Plan
 from noisin.recurrent.kernels.products import LAYER
 
@@ -28,15 +28,16 @@ def run(
     state: States,
     w: Weights,
     mask: Tensor | None = None,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
     *,
     recurrence: ModuleType,
 ) -> tuple[Tensor, States]:
     """All z as rows ``(S, H)`` and the final state, as :func:`.reference.run`."""
     inputs = joined(x, eps, state, w, mask)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
-        z, *carry = _LayerFunction.apply(plan, recurrence, *inputs)  # type: ignore[no-untyped-call]
+        z, *carry = _LayerFunction.apply(plan, recurrence, factors, *inputs)  # type: ignore[no-untyped-call]
     else:
-        z, *carry = forward(plan, recurrence, inputs, keep=False)[:2]
+        z, *carry = forward(plan, recurrence, inputs, False, factors)[:2]
     return z, (plan.last(z), *carry[: len(state) - 1])
 
 
@@ -54,23 +55,35 @@ class _LayerFunction(torch.autograd.Function):
     """Without the dispatcher, which :mod:`~.kernels.operator` goes through; see there why."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Plan, recurrence: ModuleType, *inputs: Any) -> Any:
-        z, carry, gates, carries = forward(plan, recurrence, inputs, keep=True)
-        ctx.save_for_backward(*inputs, gates, z, carries)
+    def forward(
+        ctx: Any, plan: Plan, recurrence: ModuleType, factors: Factors, *inputs: Any
+    ) -> Any:
+        z, carry, gates, carries = forward(plan, recurrence, inputs, True, factors)
+        ctx.save_for_backward(*inputs, *factors, gates, z, carries)
         ctx.plan, ctx.recurrence = plan, recurrence
         return (z,) if carry is None else (z, carry)
 
     @staticmethod
     def backward(ctx: Any, *d_outputs: Tensor) -> Any:
-        *inputs, gates, z, carries = ctx.saved_tensors
-        needs, kept = ctx.needs_input_grad[2:], (gates, z, carries)
+        *inputs, keep_h, keep_c, update, gates, z, carries = ctx.saved_tensors
+        factors, needs, kept = (
+            Factors(keep_h, keep_c, update),
+            ctx.needs_input_grad[3:],
+            (gates, z, carries),
+        )
         if composes(d_outputs):
-            return None, None, *composed(ctx.plan, inputs, needs, d_outputs)
-        return None, None, *backward(ctx.plan, ctx.recurrence, inputs, needs, kept, d_outputs)
+            found = composed(ctx.plan, inputs, needs, d_outputs, factors)
+        else:
+            found = backward(ctx.plan, ctx.recurrence, inputs, needs, kept, d_outputs, factors)
+        return None, None, None, *found
 
 
 def forward(
-    plan: Plan, recurrence: ModuleType, inputs: Inputs, keep: bool
+    plan: Plan,
+    recurrence: ModuleType,
+    inputs: Inputs,
+    keep: bool,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
     """All z, the final carry, and what a backward needs: the activations and all carries."""
     x, eps, mask, z0, carry0, *weights = inputs
@@ -79,8 +92,9 @@ def forward(
     state = [z0] if carry0 is None else [z0, _copy(carry0)]
     gates, bias = _project(plan, x, w), _bias(plan, w)
     z, carries = recurrence.forward(
-        plan, gates, bias, w.w_hh.contiguous(), w.w_hr, eps, mask, state, keep
-    )
+        plan, gates, bias, w.w_hh.contiguous(), w.w_hr, eps, mask, state, keep,
+        factors.map(Tensor.contiguous),
+    )  # fmt: skip
     return z, state[1] if carry0 is not None else None, gates, carries
 
 
@@ -91,6 +105,7 @@ def backward(
     needs: Sequence[bool],
     kept: tuple[Tensor, Tensor, Tensor | None],
     d_outputs: Sequence[Tensor],
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> list[Tensor | None]:
     """The gradients of all inputs from those of z and the carry; None where not needed."""
     (gates, z, carries), (x, eps, mask, z0, carry0, *weights) = kept, inputs
@@ -99,12 +114,13 @@ def backward(
     state = [s.contiguous() for s in (z0, carry0) if s is not None]
     d_gates, d_projected = recurrence.backward(
         plan, gates, w.w_hh.contiguous(), w.w_hr, eps.contiguous(), mask, state, z,
-        carries, d_outputs[0].contiguous(), d_state, needs[3],
+        carries, d_outputs[0].contiguous(), d_state, needs[3], factors.map(Tensor.contiguous),
     )  # fmt: skip
     d_x, *d_weights = _products(plan, needs, x, z, z0, mask, w, d_gates)
     if d_projected is not None and carries is not None and needs[9]:
         H = w.w_hh.shape[0] // 4
-        d_weights[4] = d_projected.t() @ (gates[:, 3 * H :] * carries.tanh())
+        c = eager.candidates(plan, gates, state, carries, factors)
+        d_weights[4] = d_projected.t() @ (gates[:, 3 * H :] * c.tanh())
     d_z0, d_carry0 = d_state if carry0 is not None else (d_state[0], None)
     return [d_x, None, None, d_z0 if needs[3] else None, d_carry0, *d_weights]
 
@@ -127,7 +143,11 @@ def composes(d_outputs: Sequence[Tensor]) -> bool:
 
 
 def composed(
-    plan: Plan, inputs: Inputs, needs: Sequence[bool], d_outputs: Sequence[Tensor]
+    plan: Plan,
+    inputs: Inputs,
+    needs: Sequence[bool],
+    d_outputs: Sequence[Tensor],
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> list[Tensor | None]:
     """The gradients by the reference, differentiable in turn if gradients are enabled."""
     # Views, so that one input that depends on another is not differentiated through it.
@@ -135,7 +155,7 @@ def composed(
         views: list[Any] = [None if v is None else v.view_as(v) for v in inputs]
         x, eps, mask, z0, carry0, *weights = views
         state = (z0,) if carry0 is None else (z0, carry0)
-        z, final = reference.run(plan, x, eps, state, Weights(*weights), mask)
+        z, final = reference.run(plan, x, eps, state, Weights(*weights), mask, factors)
     needed = [k for k, need in enumerate(needs) if need]
     gradients = torch.autograd.grad(
         (z, *final[1:]),

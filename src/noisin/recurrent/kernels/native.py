@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from noisin.recurrent.functional import Factors
 from noisin.recurrent.kernels import build, prebuilt, signature
 from noisin.recurrent.kernels.plan import Plan
 
@@ -40,6 +41,10 @@ _NUMBERS = ("cell", "additive", "reverse", "T", "N", "H", "P", "threads", "maske
 
 class _Call(ctypes.Structure):
     _fields_ = (*((name, ctypes.c_long) for name in _NUMBERS), ("offset", ctypes.c_void_p))
+
+
+class _Factors(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_void_p) for name in Factors._fields)
 
 
 @cache
@@ -70,9 +75,11 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
         room = getattr(loaded, f"room_{suffix}")
         room.argtypes, room.restype = [ctypes.POINTER(_Call), ctypes.c_long], ctypes.c_long
         for name, tensors in (("forward", 11), ("backward", 15)):
-            function = getattr(loaded, f"{name}_{suffix}")
-            function.argtypes = [ctypes.POINTER(_Call), *[ctypes.c_void_p] * tensors]
-            function.restype = None
+            plain = [ctypes.POINTER(_Call), *[ctypes.c_void_p] * tensors]
+            factored = [ctypes.POINTER(_Factors), *plain]
+            for kind, arguments in (("", plain), ("_factored", factored)):
+                function = getattr(loaded, f"{name}{kind}_{suffix}")
+                function.argtypes, function.restype = arguments, None
     return loaded
 
 
@@ -104,14 +111,15 @@ def forward(
     mask: Tensor | None,
     state: list[Tensor],
     keep: bool,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor | None]:
     """As :func:`noisin.recurrent.kernels.eager.forward`."""
     z0, carry = state if len(state) > 1 else (state[0], None)
     z = torch.empty_like(eps)
     carries = None if carry is None or not keep else eps.new_empty(len(eps), carry.shape[1])
     _call(
-        "forward", plan, w_hh, gates=gates, bias=bias, u=w_hh, w_hr=_contiguous(w_hr), z0=z0,
-        carry=carry, eps=eps, mask=mask, z=z, carries=carries,
+        "forward", plan, w_hh, factors, gates=gates, bias=bias, u=w_hh, w_hr=_contiguous(w_hr),
+        z0=z0, carry=carry, eps=eps, mask=mask, z=z, carries=carries,
     )  # fmt: skip
     return z, carries
 
@@ -129,6 +137,7 @@ def backward(
     d_z: Tensor,
     d_state: list[Tensor],
     need_z0: bool = True,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor | None]:
     """As :func:`noisin.recurrent.kernels.eager.backward`."""
     z0, carry0 = state if len(state) > 1 else (state[0], None)
@@ -136,13 +145,16 @@ def backward(
     d_gates = torch.empty_like(gates)
     d_projected = None if w_hr is None else torch.empty_like(z)
     _call(
-        "backward", plan, w_hh, gates=gates, u=w_hh, w_hr=_contiguous(w_hr), z0=z0, carry=carry0,
-        eps=eps, mask=mask, z=z, carries=carries, d_z=d_z, d_state=d_state[0], d_carry=d_carry,
-        d_gates=d_gates, d_projected=d_projected,
+        "backward", plan, w_hh, factors, gates=gates, u=w_hh, w_hr=_contiguous(w_hr), z0=z0,
+        carry=carry0, eps=eps, mask=mask, z=z, carries=carries, d_z=d_z, d_state=d_state[0],
+        d_carry=d_carry, d_gates=d_gates, d_projected=d_projected,
     )  # fmt: skip
     if need_z0 and _alone(plan, w_hr):
         along = None if carries is not None or plan.cell.slots == 1 else d_carry
-        d_state[0] = _multiply_back(d_gates, w_hh, mask, along)
+        d_read = _multiply_back(d_gates, w_hh, mask, along)
+        if factors.keep_h is not None and (plan.cell.memory or carries is None):
+            d_read += factors.keep_h * _emit_back(plan, eps, d_z + d_state[0])
+        d_state[0] = d_read
     return d_gates, d_projected
 
 
@@ -159,19 +171,36 @@ class _Prepared(NamedTuple):
     offsets: Any  # which the layer points to
 
 
-def _call(name: str, plan: Plan, w_hh: Tensor, **tensors: Tensor | None) -> None:
+def _call(
+    name: str,
+    plan: Plan,
+    w_hh: Tensor,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
+    **tensors: Tensor | None,
+) -> None:
     """Call a function of the library with these tensors, which are in its order."""
     signature.check(name, plan, w_hh, tensors)
+    leading: tuple[Any, ...] = ()
+    if factors.given:
+        signature.check_factors(plan, w_hh, tensors["w_hr"], factors)
+        leading = (ctypes.byref(_Factors(*map(_pointer, factors))),)
+        kind = f"{name}_factored"
+    else:
+        kind = name
     alone = _alone(plan, tensors["w_hr"])
     if alone and name == "forward":
         _multiply(plan, tensors)
     H, P = signature.sizes(w_hh, tensors["w_hr"])
     threads = _threads(plan, w_hh, H, alone)
     masked = tensors["mask"] is not None
-    call = _prepared(library(), name, plan, H, P, threads, masked, alone, w_hh.dtype)
+    call = _prepared(library(), kind, plan, H, P, threads, masked, alone, w_hh.dtype)
     room = w_hh.new_empty(call.room)
-    pointers = [None if t is None else t.data_ptr() for t in tensors.values()]
-    call.function(ctypes.byref(call.layer), room.data_ptr(), *pointers)
+    pointers = map(_pointer, tensors.values())
+    call.function(*leading, ctypes.byref(call.layer), room.data_ptr(), *pointers)
+
+
+def _pointer(t: Tensor | None) -> int | None:
+    return None if t is None else t.data_ptr()
 
 
 @lru_cache(maxsize=256)
@@ -185,7 +214,7 @@ def _prepared(
         plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, P, threads, masked, alone,
         ctypes.addressof(offsets),
     )  # fmt: skip
-    room = getattr(loaded, f"room_{suffix}")(ctypes.byref(layer), name == "backward")
+    room = getattr(loaded, f"room_{suffix}")(ctypes.byref(layer), name.startswith("backward"))
     return _Prepared(getattr(loaded, f"{name}_{suffix}"), layer, room, offsets)
 
 
@@ -220,3 +249,8 @@ def _multiply_back(d_gates: Tensor, u: Tensor, mask: Any, along: Any) -> Tensor:
         return torch.addmm(along, d_recurrent, u)
     d_read = torch.mm(d_recurrent, u)
     return d_read if mask is None else d_read.mul_(mask)
+
+
+def _emit_back(plan: Plan, eps: Tensor, d_z: Tensor) -> Tensor:
+    """The gradient of h from that of z."""
+    return d_z if plan.mode == "additive" else d_z + d_z * eps

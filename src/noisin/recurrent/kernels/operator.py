@@ -27,7 +27,7 @@ from torch import Tensor
 
 from noisin.errors import Unsupported
 from noisin.recurrent.cell import KERNEL_CELLS
-from noisin.recurrent.functional import Mode, States, Weights
+from noisin.recurrent.functional import Factors, Mode, States, Weights
 from noisin.recurrent.kernels import layer
 from noisin.recurrent.kernels.choice import RECURRENCES, recurrence_for
 from noisin.recurrent.kernels.plan import Outline, Plan
@@ -41,25 +41,34 @@ _GRADIENTS = (
     "Tensor d_x, Tensor d_z0, Tensor d_carry0, Tensor d_w_ih, Tensor d_w_hh, Tensor d_b_ih, "
     "Tensor d_b_hh, Tensor d_w_hr"
 )
+_FACTORS = ", ".join(f"Tensor? {name}=None" for name in Factors._fields)
 _NAMES = {spec.code: name for name, spec in KERNEL_CELLS.items()}
-_COUNT = 10  # of the inputs, of which these have gradients:
+_COUNT = 10  # of the inputs
+_KEEP = _COUNT + 4  # the number of the argument `keep`, or `needs`, which follows the plan
+# Of the inputs these have gradients:
 _DIFFERENTIABLE = (0, 3, 4, 5, 6, 7, 8, 9)
 
 _library: Any = torch.library.Library("noisin", "FRAGMENT")  # type: ignore[no-untyped-call]
 _library.define(
-    f"layer({_INPUTS}, {_PLAN}, bool keep) -> "
+    f"layer({_INPUTS}, {_PLAN}, bool keep, {_FACTORS}) -> "
     "(Tensor z, Tensor carry, Tensor gates, Tensor carries)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _library.define(
     f"layer_backward({_INPUTS}, {_PLAN}, bool[10] needs, Tensor gates, Tensor z, Tensor carries, "
-    f"Tensor d_z, Tensor? d_carry=None) -> ({_GRADIENTS})",
+    f"Tensor d_z, Tensor? d_carry=None, {_FACTORS}) -> ({_GRADIENTS})",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
 
 def run(
-    outline: Outline, x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None
+    outline: Outline,
+    x: Tensor,
+    eps: Tensor,
+    state: States,
+    w: Weights,
+    mask: Tensor | None,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, States]:
     """All z as rows ``(S, H)`` and the final state, as :func:`.reference.run`."""
     inputs = layer.joined(x, eps, state, w, mask)
@@ -71,6 +80,7 @@ def run(
         outline.mode == "additive",
         outline.reverse,
         keep,
+        *factors,
     )
     return z, (outline.last(z, state[0].shape[0]), *[carry][: len(state) - 1])
 
@@ -84,9 +94,11 @@ def _plan(inputs: layer.Inputs, described: Any) -> Plan:
 
 @torch.no_grad()
 def _forward(*arguments: Any) -> tuple[Tensor, ...]:
-    inputs, (*described, keep) = arguments[:_COUNT], arguments[_COUNT:]
-    recurrence = RECURRENCES[recurrence_for(inputs[0])]
-    z, carry, gates, carries = layer.forward(_plan(inputs, described), recurrence, inputs, keep)
+    inputs, described, keep = arguments[:_COUNT], arguments[_COUNT:_KEEP], arguments[_KEEP]
+    factors = Factors(*arguments[_KEEP + 1 :])  # the dispatcher leaves out those that are None
+    recurrence = RECURRENCES[recurrence_for(inputs[0], bool(factors.given))]
+    plan = _plan(inputs, described)
+    z, carry, gates, carries = layer.forward(plan, recurrence, inputs, keep, factors)
     # An operator returns tensors: those that do not exist are empty.
     none = z.new_empty(0)
     return z, _or(carry, none), gates if keep else none.clone(), _or(carries, none)
@@ -98,7 +110,7 @@ def _or(value: Tensor | None, empty: Tensor) -> Tensor:
 
 def _forward_shapes(*arguments: Any) -> tuple[Tensor, ...]:
     x, eps, _, z0, carry0, _, w_hh = arguments[:7]
-    keep, cell = arguments[-1], KERNEL_CELLS[arguments[_COUNT + 1]]
+    keep, cell = arguments[_KEEP], KERNEL_CELLS[arguments[_COUNT + 1]]
     S, H = x.shape[0], w_hh.shape[0] // cell.recurrent
     return (
         x.new_empty(S, eps.shape[1]),
@@ -110,52 +122,54 @@ def _forward_shapes(*arguments: Any) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def _backward(*arguments: Any) -> tuple[Tensor, ...]:
-    inputs, described = arguments[:_COUNT], arguments[_COUNT : _COUNT + 4]
-    needs, gates, z, carries, *d_outputs = arguments[_COUNT + 4 :]
-    recurrence = RECURRENCES[recurrence_for(inputs[0])]
+    inputs, described = arguments[:_COUNT], arguments[_COUNT:_KEEP]
+    needs, gates, z, carries = arguments[_KEEP : _KEEP + 4]
+    d_outputs, factors = arguments[_KEEP + 4 : _KEEP + 6], Factors(*arguments[_KEEP + 6 :])
+    recurrence = RECURRENCES[recurrence_for(inputs[0], bool(factors.given))]
     plan = _plan(inputs, described)
     kept = gates, z, carries if plan.cell.carry else None
     given = [d for d in d_outputs if d is not None]
-    found = layer.backward(plan, recurrence, inputs, needs, kept, given)
+    found = layer.backward(plan, recurrence, inputs, needs, kept, given, factors)
     none = z.new_empty(0)
     return tuple(_or(found[k] if needs[k] else None, none) for k in _DIFFERENTIABLE)
 
 
 def _backward_shapes(*arguments: Any) -> tuple[Tensor, ...]:
-    inputs, needs = arguments[:_COUNT], arguments[_COUNT + 4]
+    inputs, needs = arguments[:_COUNT], arguments[_KEEP]
     return tuple(inputs[0].new_empty(inputs[k].shape if needs[k] else 0) for k in _DIFFERENTIABLE)
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
     z, _, gates, carries = output
-    tensors, (*described, ctx.kept) = inputs[:_COUNT], inputs[_COUNT:]
-    batch_sizes, *ctx.described = described
+    batch_sizes, *ctx.described, ctx.kept = inputs[_COUNT : _KEEP + 1]
     ctx.mark_non_differentiable(gates, carries)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors, batch_sizes, gates, z, carries)
+    ctx.save_for_backward(*inputs[:_COUNT], *inputs[_KEEP + 1 :], batch_sizes, gates, z, carries)
 
 
 def _gradients(ctx: Any, d_z: Tensor | None, d_carry: Tensor | None, *_: Any) -> Any:
-    *inputs, batch_sizes, gates, z, carries = ctx.saved_tensors
+    *tensors, batch_sizes, gates, z, carries = ctx.saved_tensors
+    inputs, factors = tensors[:_COUNT], Factors(*tensors[_COUNT:])
     described, needs = (batch_sizes, *ctx.described), list(ctx.needs_input_grad[:_COUNT])
-    _require_gradients(ctx.kept, needs)
+    _require_gradients(ctx.kept, needs[1] or needs[2] or any(ctx.needs_input_grad[_COUNT:]))
     d_outputs = [torch.zeros_like(z) if d_z is None else d_z]
     if (carry0 := inputs[4]) is not None:
         d_outputs.append(torch.zeros_like(carry0) if d_carry is None else d_carry)
     if layer.composes(d_outputs):
-        found = layer.composed(_plan(inputs, described), inputs, needs, d_outputs)
+        found = layer.composed(_plan(inputs, described), inputs, needs, d_outputs, factors)
     else:
         found = [None] * _COUNT
+        d_z, d_carry = (*d_outputs, None)[:2]
         gradients = torch.ops.noisin.layer_backward(
-            *inputs, *described, needs, gates, z, carries, *d_outputs
+            *inputs, *described, needs, gates, z, carries, d_z, d_carry, *factors
         )
         for k, gradient in zip(_DIFFERENTIABLE, gradients, strict=True):
             found[k] = gradient if needs[k] else None
-    return *found, None, None, None, None, None
+    return *found, *[None] * (5 + len(factors))
 
 
-def _require_gradients(kept: bool, needs: list[bool]) -> None:
-    if not kept or needs[1] or needs[2]:
+def _require_gradients(kept: bool, by_factors: bool) -> None:
+    if not kept or by_factors:
         what = "noise or a mask" if kept else "anything, because the layer kept nothing for it"
         raise Unsupported(
             f"noisin::layer: it cannot differentiate by {what}. Call noisin.LSTM, RNN or GRU "

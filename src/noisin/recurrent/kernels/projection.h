@@ -10,6 +10,7 @@ struct NAME(projection) {
   REAL *panels;      /* forward (H, ·) for each block of z, backward (P, ·) for each of h */
   REAL *h;           /* forward: (N, H), of one step */
   REAL *d_projected; /* backward: (S, P) */
+  const REAL *keep_h; /* (S, P): how much of the z before is kept, or none */
 };
 
 INLINE long NAME(blocks)(long units) { return (units + BLOCK - 1) / BLOCK; }
@@ -29,12 +30,12 @@ INLINE long NAME(projection_h)(const struct layer *l, long back) {
 
 /* A thread's part of the projection, whose room follows the panels of U. */
 INLINE struct NAME(projection) NAME(part)(const struct layer *l, const REAL *w, REAL *room,
-                                          REAL *d_projected, long back) {
+                                          REAL *d_projected, long back, const REAL *keep_h) {
   const long blocks = NAME(blocks)(outputs(l));
   REAL *panels = room + NAME(panels)(l, back);
   return (struct NAME(projection)){
       w, blocks * THREAD / THREADS, blocks * (THREAD + 1) / THREADS, panels,
-      panels + NAME(projection_panels)(l, back), d_projected};
+      panels + NAME(projection_panels)(l, back), d_projected, keep_h};
 }
 
 INLINE void NAME(pack_projection)(const struct layer *l, const struct NAME(projection) *p) {
@@ -51,11 +52,11 @@ INLINE void NAME(pack_projection_back)(const struct layer *l, long first, long l
     NAME(pack)(p->panels + b * P * BLOCK, p->w + b * BLOCK, P, H, 1, least(BLOCK, H - b * BLOCK));
 }
 
-/* The thread's units of z_t from h_t, whose rows lie at `start` of the steps. */
-INLINE void NAME(project)(const struct layer *l, long start, long rows,
-                          const struct NAME(projection) *p, VEC sum[CHUNK][2], const REAL *eps,
-                          REAL *z) {
-  const long H = l->H, P = l->P;
+/* The thread's units of z_t from h_t, of the i-th step. */
+INLINE void NAME(project)(const struct layer *l, long i, const struct NAME(projection) *p,
+                          VEC sum[CHUNK][2], const REAL *z0, const REAL *eps, REAL *z) {
+  const long H = l->H, P = l->P, t = ordered(l, i), start = l->offset[t];
+  const long rows = l->offset[t + 1] - start;
   for (long row = 0; row < rows; row += CHUNK) {
     const long chunk = least(CHUNK, rows - row);
     const REAL *a[CHUNK];
@@ -65,7 +66,11 @@ INLINE void NAME(project)(const struct layer *l, long start, long rows,
       for (long r = 0; r < chunk; ++r)
         for (long v = 0; v < 2; ++v) {
           const long j = b * BLOCK + v * LANES, n = P - j, here = (start + row + r) * P + j;
-          if (n > 0) NAME(emit)(l->additive, n, sum[r][v], eps + here, z + here);
+          if (n <= 0) continue;
+          VEC h = sum[r][v];
+          if (p->keep_h)
+            h = NAME(kept)(n, p->keep_h + here, NAME(before)(l, i, row + r, P, z, z0) + j, h);
+          NAME(emit)(l->additive, n, h, eps + here, z + here);
         }
     }
   }
@@ -79,8 +84,9 @@ INLINE void NAME(emit_projected_back)(const struct layer *l, long start, long ro
   for (long row = 0; row < rows; ++row)
     for (long j = from; j < to; j += LANES) {
       const long here = (start + row) * P + j, n = to - j;
-      STORE(p->d_projected + here, NAME(emit_back)(l->additive, n, eps + here, d_z + here,
-                                                   d_state + row * P + j));
+      VEC d = NAME(emit_back)(l->additive, n, eps + here, d_z + here, d_state + row * P + j);
+      if (p->keep_h) d -= LOAD(p->keep_h + here) * d;
+      STORE(p->d_projected + here, d);
     }
 }
 
@@ -88,7 +94,7 @@ INLINE void NAME(emit_projected_back)(const struct layer *l, long start, long ro
 INLINE void NAME(project_back)(const struct layer *l, long i, long first, long last,
                                const struct NAME(projection) *p, VEC sum[CHUNK][2],
                                const REAL *gates, const REAL *carry0, const REAL *carries,
-                               REAL *d_carry, REAL *d_gates) {
+                               REAL *d_carry, REAL *d_gates, struct NAME(factors) k) {
   const long H = l->H, P = l->P, t = ordered(l, i), start = l->offset[t];
   const long rows = l->offset[t + 1] - start;
   for (long row = 0; row < rows; row += CHUNK) {
@@ -103,7 +109,8 @@ INLINE void NAME(project_back)(const struct layer *l, long i, long first, long l
           const long j = b * BLOCK + v * LANES, n = H - j, at = start + row + r;
           if (n > 0)
             NAME(step_back)(LSTM, H, n, sum[r][v], gates + at * 4 * H + j, carries + at * H + j,
-                            before + j, d_carry + (row + r) * H + j, d_gates + at * 4 * H + j);
+                            before + j, d_carry + (row + r) * H + j, d_gates + at * 4 * H + j,
+                            NAME(of_units)(k, 1, at * H + j));
         }
       }
     }

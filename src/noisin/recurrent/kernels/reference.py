@@ -12,18 +12,28 @@ import torch
 from torch import Tensor
 
 from noisin.recurrent import functional
-from noisin.recurrent.functional import States, Weights
+from noisin.recurrent.functional import Factors, States, Weights
 from noisin.recurrent.kernels.plan import Plan
 
 
 def run(
-    plan: Plan, x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None = None
+    plan: Plan,
+    x: Tensor,
+    eps: Tensor,
+    state: States,
+    w: Weights,
+    mask: Tensor | None = None,
+    factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, States]:
     """All z as rows ``(S, H)``, and the final state: ``(z,)`` or ``(z, carry)``."""
     sizes = list(plan.sizes)
     assert plan.cell.step is not None
     transition = partial(plan.cell.step, w=w)
     masks = None if mask is None else torch.split(mask, sizes)
-    step = functional.noisy(transition, torch.split(eps, sizes), plan.mode, masks)
+    steps = [factors.at(plan.rows(t)) for t in range(len(sizes))]
+    step = functional.noisy(
+        transition, torch.split(eps, sizes), plan.mode, masks,
+        steps if factors.given else None, plan.cell.memory,
+    )  # fmt: skip
     zs, final = functional.scan(step, torch.split(w.project(x), sizes), state, plan.reverse)
     return torch.cat(zs), final

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from noisin.errors import InvalidValue
+from noisin.recurrent.functional import Factors
 from noisin.recurrent.kernels.plan import Plan
 
 Tensors = Mapping[str, Tensor | None]
@@ -36,14 +37,27 @@ def check(name: str, plan: Plan, w_hh: Tensor, tensors: Tensors) -> None:
         if t is None:
             if key not in optional:
                 raise _wrong(key, t, shape, dtype)
-        elif (
-            t.shape != shape
-            or t.dtype != dtype
-            or t.device != _CPU
-            or not t.is_contiguous()
-            or (t.data_ptr() == 0 and t.numel() > 0)
-        ):
+        elif not _fits(t, shape, dtype):
             raise _wrong(key, t, shape, dtype)
+
+
+def check_factors(plan: Plan, w_hh: Tensor, w_hr: Tensor | None, factors: Factors) -> None:
+    """The same for factors, of which the others are None."""
+    S, (H, P) = plan.offsets[-1], sizes(w_hh, w_hr)
+    widths = {"keep_h": P or H, "keep_c": H, "update": H}
+    for key, t in zip(Factors._fields, factors, strict=True):
+        if t is not None and not _fits(t, (S, widths[key]), w_hh.dtype):
+            raise _wrong(key, t, (S, widths[key]), w_hh.dtype)
+
+
+def _fits(t: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    return (
+        t.shape == shape
+        and t.dtype == dtype
+        and t.device == _CPU
+        and t.is_contiguous()
+        and (t.data_ptr() != 0 or t.numel() == 0)
+    )
 
 
 def _wrong(key: str, t: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> InvalidValue:

@@ -3,9 +3,9 @@
 ``python -m noisin.recurrent.kernels.trial LIBRARY`` exits with 0 if it is right and with 3 if it is
 wrong.
 
-Every cell, noise, mask, direction and precision, forward and backward, against the reference, and
-the LSTM with a projection. The shapes are those at the edges of the tiles of the kernel, which
-states their sizes.
+Every cell, noise, mask, direction and precision, with and without factors, forward and backward,
+against the reference, and the LSTM with a projection. The shapes are those at the edges of the
+tiles of the kernel, which states their sizes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from noisin.recurrent.cell import KERNEL_CELLS, CellSpec
-from noisin.recurrent.functional import Weights
+from noisin.recurrent.functional import Factors, Weights
 from noisin.recurrent.kernels import build, layer, native, reference
 from noisin.recurrent.kernels.native import Tiling
 from noisin.recurrent.kernels.plan import Plan
@@ -33,19 +33,21 @@ def passes() -> bool:
     """Whether the loaded library reproduces the reference."""
     generator = torch.Generator().manual_seed(1111)
     return all(
-        _agrees(Plan(cell, mode, sizes, reverse), H, P, masked, dtype, generator)  # type: ignore[arg-type]
-        for (cell, mode, reverse, masked), dtype in itertools.product(_kinds(), TOLERANCE)
+        _agrees(Plan(cell, mode, sizes, reverse), H, P, masked, factored, dtype, generator)  # type: ignore[arg-type]
+        for (cell, mode, reverse, masked, factored), dtype in itertools.product(_kinds(), TOLERANCE)
         for sizes, H, P in _shapes(native.tiling(dtype), cell.name == "lstm")
     )
 
 
-def _kinds() -> Iterator[tuple[CellSpec, str, bool, bool]]:
-    """Every cell, noise and direction, and with masks every cell and direction."""
+def _kinds() -> Iterator[tuple[CellSpec, str, bool, bool, bool]]:
+    """Every cell, noise and direction, with masks every cell and direction; factors backward."""
     for cell, reverse in itertools.product(KERNEL_CELLS.values(), (False, True)):
-        yield cell, "multiplicative", reverse, False
-        yield cell, "additive", reverse, False
+        yield cell, "multiplicative", reverse, False, False
+        yield cell, "additive", reverse, False, False
+        if reverse:  # in which rows begin and end in mid-course
+            yield cell, "multiplicative", reverse, cell.masks, True
         if cell.masks:
-            yield cell, "multiplicative", reverse, True
+            yield cell, "multiplicative", reverse, True, False
 
 
 def _shapes(tiling: Tiling, projects: bool) -> Iterator[tuple[tuple[int, ...], int, int]]:
@@ -67,7 +69,13 @@ def _shapes(tiling: Tiling, projects: bool) -> Iterator[tuple[tuple[int, ...], i
 
 
 def _agrees(
-    plan: Plan, H: int, P: int, masked: bool, dtype: torch.dtype, generator: torch.Generator
+    plan: Plan,
+    H: int,
+    P: int,
+    masked: bool,
+    factored: bool,
+    dtype: torch.dtype,
+    generator: torch.Generator,
 ) -> bool:
     cell, S, Z = plan.cell, sum(plan.sizes), P or H
 
@@ -83,7 +91,10 @@ def _agrees(
     inputs = [x, *state, *weights]
     found = []
     mask = draw(S, Z).detach() if masked else None
-    given = (plan, x, eps, state, Weights(*weights), mask)
+    widths = (Z, H if cell.memory else 0, H if cell.slots > 1 else 0)
+    shapes = [(S, width) if factored and width else None for width in widths]
+    factors = Factors(*(None if shape is None else draw(*shape).detach() for shape in shapes))
+    given = (plan, x, eps, state, Weights(*weights), mask, factors)
     for z, final in (reference.run(*given), layer.run(*given, recurrence=native)):
         total = (z * z).sum() + sum((s * s).sum() for s in final)
         gradients = torch.autograd.grad(total, inputs)

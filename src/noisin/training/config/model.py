@@ -214,15 +214,14 @@ class ModelConfig(Section):
                     f"{self.zoneout.p_c:g}. Use zoneout.p_h.",
                 )
             )
-        for name in ("zoneout", "gate_dropout"):
-            if self.dropout.recurrent and getattr(self, name) is not None:
-                found.append(
-                    (
-                        "dropout.recurrent",
-                        f"must be 0 together with {name}, got {self.dropout.recurrent:g}. Both "
-                        f"regularize the recurrent connection: use one of them.",
-                    )
+        if self.dropout.recurrent and self.gate_dropout is not None:
+            found.append(
+                (
+                    "dropout.recurrent",
+                    f"must be 0 together with gate_dropout, got {self.dropout.recurrent:g}. Both "
+                    f"regularize the recurrent connection: use one of them.",
                 )
+            )
         if found:
             raise InvalidConfig(found)
         return self

@@ -146,16 +146,6 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
         found.append(("train.K", f"must be 1 if no noise is drawn, got {train.K}."))
     if noise is not None and noise.site == "state" and model.cell != "gru":
         found.append(("noise.site", "must be read: state is for model.cell = 'gru' only."))
-    if noise is not None and noise.site == "read" and model.cell == "gru":
-        found += [
-            (
-                "noise.site",
-                f"must be state for a GRU with {name}: with read, there is a clean and a noisy "
-                f"state, and {name} could act on only one.",
-            )
-            for name in ("zoneout", "update_dropout")
-            if getattr(model, name) is not None
-        ]
     return found
 
 

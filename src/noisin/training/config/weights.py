@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from noisin.recurrent.names import KERNEL_NAMES
 from noisin.training.config.section import Number, Problem, Section
 
 if TYPE_CHECKING:
@@ -48,16 +49,21 @@ def weight_problems(model: ModelConfig) -> list[Problem]:
     """What random weights cannot be combined with."""
     drop, noise = model.weight_drop, model.weight_noise
     per_step = noise is not None and noise.per == "step"
-    by_step = [name for name in ("zoneout", "gate_dropout") if getattr(model, name) is not None]
+    by_step = ["gate_dropout"] if model.gate_dropout is not None else []
     by_step += ["weight_noise.per = 'step'"] if per_step else []
+    by_step += [f"cell = {model.cell!r}"] if model.cell not in KERNEL_NAMES else []
     found: list[Problem] = []
-    for name, given in (("weight_drop", drop), ("weight_noise", None if per_step else noise)):
+    for name, given in (
+        ("weight_drop", drop),
+        ("weight_noise", None if per_step else noise),
+        ("update_dropout", model.update_dropout if per_step else None),
+    ):
         if given is not None and by_step:
             found.append(
                 (
                     name,
-                    f"must be left out together with {by_step[0]}: it replaces the weights of "
-                    f"layers with kernels, and these layers run step by step.",
+                    f"must be left out together with {by_step[0]}: it needs layers with kernels, "
+                    f"and these layers run step by step.",
                 )
             )
     if per_step and model.gate_dropout is not None:

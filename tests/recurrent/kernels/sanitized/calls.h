@@ -2,13 +2,22 @@
 
 extern const long NAME(tiling)[];
 long NAME(room)(const struct layer *l, long back);
-void NAME(forward)(const struct layer *l, REAL *room, REAL *gates, const REAL *bias,
-                   const REAL *u, const REAL *w_hr, const REAL *z0, REAL *carry,
-                   const REAL *eps, const REAL *mask, REAL *z, REAL *carries);
-void NAME(backward)(const struct layer *l, REAL *room, const REAL *gates, const REAL *u,
-                    const REAL *w_hr, const REAL *z0, const REAL *carry0, const REAL *eps,
-                    const REAL *mask, const REAL *z, const REAL *carries, const REAL *d_z,
-                    REAL *d_state, REAL *d_carry, REAL *d_gates, REAL *d_projected);
+struct NAME(factors) {
+  REAL *keep_h, *keep_c, *update;
+};
+#define FORWARD                                                                             \
+  const struct layer *, REAL *, REAL *, const REAL *, const REAL *, const REAL *,           \
+      const REAL *, REAL *, const REAL *, const REAL *, REAL *, REAL *
+#define BACKWARD                                                                            \
+  const struct layer *, REAL *, const REAL *, const REAL *, const REAL *, const REAL *,     \
+      const REAL *, const REAL *, const REAL *, const REAL *, const REAL *, const REAL *,   \
+      REAL *, REAL *, REAL *, REAL *
+void NAME(forward)(FORWARD);
+void NAME(forward_factored)(const struct NAME(factors) *, FORWARD);
+void NAME(backward)(BACKWARD);
+void NAME(backward_factored)(const struct NAME(factors) *, BACKWARD);
+#undef FORWARD
+#undef BACKWARD
 
 static REAL *NAME(filled)(long n) { /* with NaN: what is read before it is written shows */
   REAL *array = malloc((size_t)n * sizeof(REAL));
@@ -27,6 +36,19 @@ static void NAME(widen)(double *to, const REAL *from, long n) {
   for (long i = 0; i < n && from; ++i) to[i] = (double)from[i];
 }
 
+static struct NAME(factors) NAME(factors_of)(const struct layer *l, const struct values *v) {
+  const long S = l->offset[l->T];
+  return (struct NAME(factors)){NAME(narrow)(v->keep_h, S * outputs_of(l)),
+                                NAME(narrow)(v->keep_c, S * l->H),
+                                NAME(narrow)(v->update, S * l->H)};
+}
+static int NAME(is_factored)(const struct NAME(factors) *k) {
+  return k->keep_h || k->keep_c || k->update;
+}
+static void NAME(release)(struct NAME(factors) *k) {
+  free(k->keep_h), free(k->keep_c), free(k->update);
+}
+
 /* Put into v what the kernel makes of it, as plain_forward does. */
 static void NAME(call_forward)(const struct layer *l, struct values *v, int keep) {
   const long S = l->offset[l->T], H = l->H, G = slots_of(l->cell), R = recurrent_of(l->cell);
@@ -42,7 +64,11 @@ static void NAME(call_forward)(const struct layer *l, struct values *v, int keep
   REAL *mask = l->masked ? NAME(narrow)(v->mask, S * Z) : 0;
   REAL *carries = carried && keep ? NAME(filled)(S * H) : 0;
   REAL *room = NAME(filled)(NAME(room)(l, 0));
-  NAME(forward)(l, room, gates, bias, u, w_hr, z0, carry, eps, mask, z, carries);
+  struct NAME(factors) k = NAME(factors_of)(l, v);
+  if (NAME(is_factored)(&k))
+    NAME(forward_factored)(&k, l, room, gates, bias, u, w_hr, z0, carry, eps, mask, z, carries);
+  else NAME(forward)(l, room, gates, bias, u, w_hr, z0, carry, eps, mask, z, carries);
+  NAME(release)(&k);
   NAME(widen)(v->gates, gates, S * G * H), NAME(widen)(v->carry, carry, l->N * H);
   NAME(widen)(v->z, z, S * Z), NAME(widen)(v->carries, carries, S * H);
   free(gates), free(bias), free(u), free(z0), free(carry), free(eps), free(z), free(carries);
@@ -65,8 +91,14 @@ static void NAME(call_backward)(const struct layer *l, struct values *v) {
   REAL *d_z = NAME(narrow)(v->d_z, S * Z), *d_state = NAME(narrow)(v->d_state, l->N * Z);
   REAL *d_carry = carried ? NAME(narrow)(v->d_carry, l->N * H) : NAME(filled)(l->N * H);
   REAL *d_gates = NAME(filled)(S * G * H), *room = NAME(filled)(NAME(room)(l, 1));
-  NAME(backward)(l, room, gates, u, w_hr, z0, carry0, eps, mask, z, carries, d_z, d_state,
-                 d_carry, d_gates, d_projected);
+  struct NAME(factors) k = NAME(factors_of)(l, v);
+  if (NAME(is_factored)(&k))
+    NAME(backward_factored)(&k, l, room, gates, u, w_hr, z0, carry0, eps, mask, z, carries, d_z,
+                            d_state, d_carry, d_gates, d_projected);
+  else
+    NAME(backward)(l, room, gates, u, w_hr, z0, carry0, eps, mask, z, carries, d_z, d_state,
+                   d_carry, d_gates, d_projected);
+  NAME(release)(&k);
   NAME(widen)(v->d_projected, d_projected, S * Z);
   NAME(widen)(v->d_state, d_state, l->N * Z), NAME(widen)(v->d_gates, d_gates, S * G * H);
   if (carried) NAME(widen)(v->d_carry, d_carry, l->N * H);

@@ -22,14 +22,14 @@
 
 enum factor {
   CELL, DOUBLE, ADDITIVE, REVERSE, STEPS, PACKING, UNITS, PROJECTION, THREADS, BIAS, KEEP, MASK,
-  MULTIPLIED, FACTORS
+  MULTIPLIED, KEPT, FACTORS
 };
 #define MOST_LEVELS 7
-static const int levels[FACTORS] = {7, 2, 2, 2, 2, 3, 5, 4, 4, 2, 2, 2, 2};
+static const int levels[FACTORS] = {7, 2, 2, 2, 2, 3, 5, 4, 4, 2, 2, 2, 2, 4};
 static const char *const names[FACTORS] = {"cell",  "double",     "additive", "reverse",
                                            "steps", "packing",    "units",    "projection",
                                            "threads", "bias",     "keep",     "mask",
-                                           "multiplied"};
+                                           "multiplied", "kept"};
 static const double most_work = 5e5, tolerance[] = {2e-5, 1e-12};
 
 static uint64_t stream;
@@ -94,7 +94,8 @@ static void set_sizes(const struct layer *l, long *sizes) {
   const long H = l->H, gates = slots_of(l->cell) * H, S = l->offset[l->T], N = l->N;
   const long Z = outputs_of(l), all[] = {
       S * gates, gates, recurrent_of(l->cell) * H * Z, Z * H, N * Z, N * H, S * Z, S * Z,
-      S * Z,     S * H, S * Z,                         N * Z, N * H, S * gates, S * Z};
+      S * Z,     S * H, S * Z,                         N * Z, N * H, S * gates, S * Z,
+      S * Z,     S * H, S * H};
   memcpy(sizes, all, sizeof(all));
 }
 
@@ -124,6 +125,10 @@ static struct values inputs(const struct layer *l, const int *at) {
   for (long i = 0; i < l->offset[l->T] && l->cell >= GRU_READ; ++i)
     for (long j = 3 * l->H; j < 4 * l->H; ++j) v.gates[i * 4 * l->H + j] = NAN; /* slot m */
   if (!at[BIAS]) free(v.bias), v.bias = 0;
+  /* Levels of KEPT: no factor, all, that on h, those on c. Only cells that have it keep a memory. */
+  if (at[KEPT] != 1 && at[KEPT] != 2) free(v.keep_h), v.keep_h = 0;
+  if ((at[KEPT] != 1 && at[KEPT] != 3) || l->cell != LSTM) free(v.keep_c), v.keep_c = 0;
+  if ((at[KEPT] != 1 && at[KEPT] != 3) || l->cell < LSTM) free(v.update), v.update = 0;
   return v;
 }
 
@@ -189,7 +194,7 @@ static long product(long N) {
   int at[FACTORS] = {0};
   for (int f = 0; f < FACTORS;) {
     at[BIAS] = (int)(draw() % 2), at[MASK] = (int)(draw() % 2);
-    at[MULTIPLIED] = (int)(draw() % 2);
+    at[MULTIPLIED] = (int)(draw() % 2), at[KEPT] = (int)(draw() % 4);
     at[KEEP] = 1;
     if (work(at, N) <= most_work) try(at, N, 1), cases += levels[THREADS];
     for (f = 0; f < FACTORS && (f >= THREADS || ++at[f] == levels[f]); ++f) at[f] = 0;

@@ -13,12 +13,12 @@ struct layer { /* as the kernel has it */
   const long *offset;
 };
 
-#define ARRAYS 15
+#define ARRAYS 18
 struct values {
   union {
     struct {
       double *gates, *bias, *u, *w_hr, *z0, *carry, *eps, *mask, *z, *carries, *d_z, *d_state,
-          *d_carry, *d_gates, *d_projected;
+          *d_carry, *d_gates, *d_projected, *keep_h, *keep_c, *update;
     };
     double *array[ARRAYS];
   };
@@ -39,6 +39,15 @@ static long row_of(const struct layer *l, long n, long i) { /* of the i-th step;
 
 UNCHECKED static double factor(const struct layer *l, const struct values *v, long row, long k) {
   return l->masked ? v->mask[row * outputs_of(l) + k] : 1;
+}
+
+/* How much of an old value is kept, and the factor on an update: none, or an array of any. */
+UNCHECKED static double kept(const double *keep, long at, double old, double new) {
+  return keep ? keep[at] * old + (1 - keep[at]) * new : new;
+}
+UNCHECKED static double past(const double *keep, long at, double d) { return keep ? keep[at] * d : 0; }
+UNCHECKED static double on_update(const struct values *v, long at) {
+  return v->update ? v->update[at] : 1;
 }
 
 /* The recurrent product of the only step into the gates, as the caller of a kernel does it. */
@@ -71,14 +80,15 @@ UNCHECKED static void plain_step(const struct layer *l, struct values *v, long r
     if (l->cell == LSTM) {
       const double i = sigmoid(s[0]), f = sigmoid(s[1]), g = tanh(s[2]), o = sigmoid(s[3]);
       const double all[4] = {i, f, g, o};
-      carry[j] = f * carry[j] + i * g;
-      h = o * tanh(carry[j]);
+      const double c = f * carry[j] + on_update(v, row * H + j) * i * g;
+      carry[j] = kept(v->keep_c, row * H + j, carry[j], c);
+      h = o * tanh(c);
       for (long q = 0; q < 4; ++q) gate[q * H] = all[q];
     } else if (l->cell >= GRU_READ) {
       const double r = sigmoid(s[1]), u = sigmoid(s[2]), m = s[3], n = tanh(s[0] + r * m);
       const double all[4] = {n, r, u, m};
-      h = (1 - u) * n + u * (l->cell == GRU_READ ? carry : state)[j];
-      if (l->cell == GRU_READ) carry[j] = h;
+      h = (1 - u) * n * on_update(v, row * H + j) + u * (l->cell == GRU_READ ? carry : state)[j];
+      if (l->cell == GRU_READ) h = carry[j] = kept(v->keep_h, row * H + j, carry[j], h);
       for (long q = 0; q < 4; ++q) gate[q * H] = all[q];
     } else {
       h = l->cell == TANH ? tanh(s[0]) : l->cell == RELU ? fmax(s[0], 0) : sigmoid(s[0]);
@@ -90,6 +100,7 @@ UNCHECKED static void plain_step(const struct layer *l, struct values *v, long r
   for (long j = 0; j < Z; ++j) {
     double p = l->P ? 0 : hidden[j], e = v->eps[row * Z + j];
     for (long k = 0; k < H && l->P; ++k) p += v->w_hr[j * H + k] * hidden[k];
+    if (l->cell != GRU_READ) p = kept(v->keep_h, row * Z + j, state[j], p);
     z[j] = l->additive ? p + e : p * (1 + e);
   }
   free(hidden);
@@ -112,10 +123,12 @@ UNCHECKED static void plain_step_back(const struct layer *l, struct values *v, l
                                       const double *before, double *d_state, double *d_carry) {
   const long H = l->H, Z = outputs_of(l), G = slots_of(l->cell), R = recurrent_of(l->cell);
   double *along = calloc((size_t)H, sizeof(double)); /* past the recurrent weights */
-  double *emitted = malloc((size_t)Z * sizeof(double));
+  double *emitted = malloc((size_t)Z * sizeof(double)), *held = calloc((size_t)Z, sizeof(double));
   for (long j = 0; j < Z; ++j) {
     emitted[j] = v->d_z[row * Z + j] + d_state[j];
     if (!l->additive) emitted[j] *= 1 + v->eps[row * Z + j];
+    if (l->cell != GRU_READ) held[j] = past(v->keep_h, row * Z + j, emitted[j]);
+    emitted[j] -= held[j];
     if (l->P) v->d_projected[row * Z + j] = emitted[j];
   }
   for (long j = 0; j < H; ++j) {
@@ -124,17 +137,21 @@ UNCHECKED static void plain_step_back(const struct layer *l, struct values *v, l
     for (long k = 0; k < l->P; ++k) d_h += emitted[k] * v->w_hr[k * H + j];
     if (l->cell == LSTM) {
       const double i = p, f = gate[H], g = gate[2 * H], o = gate[3 * H];
-      const double s = tanh(v->carries[row * H + j]), d_c = d_carry[j] + d_h * o * (1 - s * s);
-      d[0] = d_c * g * i * (1 - i), d[H] = d_c * before[j] * f * (1 - f);
-      d[2 * H] = d_c * i * (1 - g * g), d[3 * H] = d_h * s * o * (1 - o);
-      d_carry[j] = d_c * f;
+      const double m = on_update(v, row * H + j), s = tanh(f * before[j] + m * i * g);
+      const double held_c = past(v->keep_c, row * H + j, d_carry[j]);
+      const double d_c = d_carry[j] - held_c + d_h * o * (1 - s * s);
+      d[0] = d_c * m * g * i * (1 - i), d[H] = d_c * before[j] * f * (1 - f);
+      d[2 * H] = d_c * m * i * (1 - g * g), d[3 * H] = d_h * s * o * (1 - o);
+      d_carry[j] = d_c * f + held_c;
     } else if (l->cell >= GRU_READ) {
       const double n = p, r = gate[H], u = gate[2 * H], m = gate[3 * H];
-      if (l->cell == GRU_READ) d_h += d_carry[j];
-      const double d_n = d_h * (1 - u) * (1 - n * n);
+      double held_h = 0;
+      if (l->cell == GRU_READ) d_h += d_carry[j], held_h = past(v->keep_h, row * H + j, d_h);
+      d_h -= held_h;
+      const double by = on_update(v, row * H + j), d_n = d_h * (1 - u) * by * (1 - n * n);
       d[0] = d_n, d[H] = d_n * m * r * (1 - r);
-      d[2 * H] = d_h * (before[j] - n) * u * (1 - u), d[3 * H] = d_n * r;
-      if (l->cell == GRU_READ) d_carry[j] = d_h * u;
+      d[2 * H] = d_h * (before[j] - by * n) * u * (1 - u), d[3 * H] = d_n * r;
+      if (l->cell == GRU_READ) d_carry[j] = d_h * u + held_h;
       else along[j] = d_h * u;
     } else {
       d[0] = d_h * (l->cell == TANH ? 1 - p * p : l->cell == RELU ? p > 0 : p * (1 - p));
@@ -143,8 +160,8 @@ UNCHECKED static void plain_step_back(const struct layer *l, struct values *v, l
   const double *d = v->d_gates + row * G * H + (G - R) * H;
   for (long j = 0; j < R * H; ++j)
     for (long k = 0; k < Z; ++k) along[k] += d[j] * v->u[j * Z + k] * factor(l, v, row, k);
-  for (long k = 0; k < Z; ++k) d_state[k] = along[k];
-  free(along), free(emitted);
+  for (long k = 0; k < Z; ++k) d_state[k] = along[k] + held[k];
+  free(along), free(emitted), free(held);
 }
 
 /* The gradients of the final state become those of the initial one; d_gates is filled. */
