@@ -17,8 +17,8 @@ from noisin.data import Batch
 from noisin.errors import NoisinError
 from noisin.models import Dropout, LanguageModel
 from noisin.models.layers import Layer, layer
-from noisin.recurrent.cell import CELLS
 from noisin.recurrent.injection import Injection
+from noisin.recurrent.names import KERNEL_NAMES
 from noisin.regularizers import WeightDrop, WeightNoise
 from noisin.regularizers.weights import RandomWeights
 from tests import pairwise, stats
@@ -49,7 +49,7 @@ def own_weights(ours: Layer) -> dict[str, Tensor]:
 
 
 TABLE = pairwise.table(
-    CELLS, SETTINGS, ("no noise", True, False), (0.0, 0.4), (False, True),
+    KERNEL_NAMES, SETTINGS, ("no noise", True, False), (0.0, 0.4), (False, True),
     where=lambda cell, _name, _feedback, _p, reverted: cell != "elman-sigmoid" or not reverted,
 )  # fmt: skip
 
@@ -172,7 +172,7 @@ def test_a_language_model_learns_with_it(name: str) -> None:
     [
         ({"weight_drop": 0.5}, r"weight_drop must be a WeightDrop, got float. Pass, .*\(0.1\)"),
         ({"weight_noise": WeightNoise}, "weight_noise must be a WeightNoise, got the class"),
-        ({"weight_drop": DROP, "zoneout": (0.1, 0.0)}, "runs step by step because of its cell"),
+        ({"weight_drop": DROP, "cell": "highway"}, "runs step by step because of its cell"),
         ({"weight_noise": NOISE, "gate_dropout": (0.1, 0.0)}, "Use one or the other"),
         ({"weight_drop": DROP, "weight_noise": WeightNoise(0.1, per="step")}, "step by step"),
         ({"weight_noise": WeightNoise(0.1, per="step"), "p": 0.5}, "dropout.recurrent = 0"),
