@@ -19,10 +19,11 @@ import torch
 import noisin
 from noisin._util import checks
 from noisin.errors import InvalidType
-from tests.calls import laws, modules, texts, theory, windowed
+from tests.calls import laws, modules, texts, theory, weights, windowed
 from tests.calls.call import Call, Change, fault, raised, random_changes
 
-CALLS = [*modules.CALLS, *laws.CALLS, *theory.CALLS, *texts.CALLS, *windowed.CALLS]
+PARTS = (modules, laws, theory, texts, weights, windowed)
+CALLS = [call for part in PARTS for call in part.CALLS]
 COUNT = int(os.environ.get("NOISIN_FUZZED_CALLS", "1500"))
 SEEDS = range(int(os.environ.get("NOISIN_FUZZED_SEEDS", "1")))
 ROOM = 4 * 2**30  # bytes beside what the process has: large sizes are refused, not allocated
