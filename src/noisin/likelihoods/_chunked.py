@@ -77,10 +77,14 @@ class Prediction:
         nll = self.z.new_empty(len(self.z), dtype=self.dtype)
         total = _Sum(self, needed)
         for rows, s in self.chunks():
-            d, nll[rows] = _exponentiated(s, self.x[rows])
+            d, nll[rows] = self.exponentiate(rows, s)
             s.scatter_add_(1, self.x[rows, None], -d[:, None])
             total.add(rows, s, weigh(rows, nll[rows]) / d)
         return nll, total.gradients()
+
+    def exponentiate(self, rows: slice, s: Tensor) -> tuple[Tensor, Tensor]:
+        """Replace the s of some rows by e in place; return d and the nll of each."""
+        return _exponentiated(s, self.x[rows])
 
 
 class _Sum:
