@@ -24,6 +24,10 @@ Keyword-only arguments, in addition to torch's:
     is not even weakly unbiased.
 ``generator``
     The random stream to draw from; None is torch's global one.
+
+Their ``forward`` takes factors on the recurrence as well, which run in the same kernels: other
+``weights``, a ``read_mask`` on what the gates read, ``keep`` for zoneout and an ``update_mask`` on
+what a memory adds. See :meth:`noisin.recurrent.stack.NoisyStack.forward`.
 """
 
 from __future__ import annotations

@@ -82,10 +82,9 @@ INLINE VEC NAME(step)(long cell, long H, long n, REAL *gate, const REAL *bias, c
   if (cell == LSTM) {
     VEC i = NAME(sigmoid)(GATE(0) + a[0]), f = NAME(sigmoid)(GATE(1) + a[1]);
     VEC g = NAME(tanh)(GATE(2) + a[2]), o = NAME(sigmoid)(GATE(3) + a[3]);
-    VEC added = i * g;
-    if (k.update) added *= LOAD(k.update);
-    VEC c = f * LOAD(carry) + added, next = NAME(kept)(n, k.keep_c, carry, c);
     STORE(gate, i), STORE(gate + H, f), STORE(gate + 2 * H, g), STORE(gate + 3 * H, o);
+    if (k.update) g *= LOAD(k.update);
+    VEC c = f * LOAD(carry) + i * g, next = NAME(kept)(n, k.keep_c, carry, c);
     STORE(carry, next);
     if (carries) STORE(carries, next);
     h = NAME(kept)(n, k.keep_h, z_before, o * NAME(tanh)(c));
