@@ -46,7 +46,7 @@ def m_and_r(name: str, found: Statistics) -> tuple[list[Tensor], list[Tensor]]:
     if name == "lamb":
         scale = torch.cat([m.flatten() for m in M]).mean()
     else:
-        scale = sum(means) if name == "mos" else sum(means) / len(means)  # type: ignore[assignment]
+        scale = sum(means) if name == "mos" else sum(means) / len(means)
     return M, [m / scale for m in M]
 
 
