@@ -38,7 +38,8 @@ WITHOUT_TORCH = [
     *("noisin.training.runtime.progress", "noisin.training.runtime.signals"),
     *("noisin.experiments.sweep", "noisin.experiments.sweep.driver"),
     *("noisin.experiments.collection", "noisin.experiments.paper.figure1"),
-    "noisin.experiments.report.page",
+    *("noisin.experiments.report.page", "noisin.training.evaluations", "noisin.training.tuning"),
+    "noisin.experiments.records",
 ]
 
 

@@ -255,6 +255,49 @@ def _training() -> list[Call]:
             Call(kind.__name__, evaluated(kind), {**scored, "K": lambda: 2})
             for kind in (predictors.Marginal, predictors.Arithmetic, predictors.Geometric)
         ),
+        Call(
+            "MonteCarlo",
+            evaluated(predictors.MonteCarlo),
+            {**scored, "K": lambda: 2, "masks": lambda: "window", "power": lambda: 0.5},
+        ),
+        Call(
+            "Cache",
+            evaluated(predictors.Cache),
+            {
+                **{name: scored[name] for name in ("ids", "batch_size", "length")},
+                "predictor": model,
+                "window": lambda: 3,
+                "theta": lambda: 0.5,
+                "lambda_": lambda: 0.5,
+            },
+        ),
+        Call(
+            "Dynamic",
+            evaluated(predictors.Dynamic),
+            {
+                **{name: scored[name] for name in ("ids", "batch_size", "length")},
+                "predictor": model,
+                "rates": lambda: predictors.SGD,
+                "segment": lambda: 5,
+            },
+        ),
+        Call(
+            "Rates",
+            predictors.Rates,
+            {
+                "lr": lambda: 0.1,
+                "decay": lambda: 0.1,
+                "epsilon": lambda: 0.1,
+                "normalisation": lambda: "krause",
+            },
+        ),
+        Call(
+            "gradient_statistics",
+            lambda ids, **a: predictors.gradient_statistics(
+                batches=Windows(ids, 2, 5).epoch(0), **a
+            ),
+            {"model": model, "ids": stream, "segment": lambda: 5},
+        ),
         Call("Average", average, weights),
         Call(
             "Average.load_state_dict",

@@ -20,7 +20,7 @@ import pytest
 from noisin._util.files import sha256
 from noisin.errors import NoisinError
 from noisin.experiments.sweep.outcome import outcome
-from noisin.training import RunRecord
+from noisin.training import RunRecord, evaluations
 from tests.cli.conftest import settings
 from tests.cli.run import in_process
 from tests.damages import AS_FILES, OBJECTS, all_damages, sample
@@ -65,6 +65,7 @@ def commands(run: Path, text: Path, out: Path) -> dict[str, Command]:
 
 
 WRITTEN = {".lock", "comparison.json", "learning-curves.svg", "learning-curves.png"}
+WRITTEN |= {evaluations.NAME}
 
 
 def snapshot(folder: Path) -> dict[str, str]:

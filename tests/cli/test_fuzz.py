@@ -82,7 +82,8 @@ def test_arguments(tmp_path: Path, run: Path, capsys: Any) -> None:
     draw = random.Random(2222)
     options = [f"--{name}" for name in ALL] + ["--out", "--data", "--json", "--help?", "-x", "--"]
     options += ["--prompt", "--top-k", "--samples", "--method", "--split", "--batch-size", "--plot"]
-    options += ["--runs", "--format"]
+    options += ["--runs", "--format", "--cache", "--cache.window", "--cache.lambda", "--masks"]
+    options += ["--dynamic.lr", "--dynamic.segment", "--tune.budget", "--power", "--temperature"]
     for _ in range(250):
         command = draw.choice(("train", "evaluate", "generate", "table", "data", "verify", "x", ""))
         tokens = [command] if command else []

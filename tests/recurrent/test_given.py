@@ -38,7 +38,7 @@ class Scripted(Zoneout):
 
     script: Iterator[Tensor]
 
-    def _mask(self, p: Any, shape: Any, like: Tensor, shared: bool = False) -> Tensor:
+    def _mask(self, p: Any, shape: Any, like: Tensor, *_: Any, **__: Any) -> Tensor:
         return 1 - next(self.script)
 
 

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json as json_format
+import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
+from noisin._util.settings import nest
 from noisin.cli.arguments import Number, Switch, WholeNumber
 from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
-from noisin.errors import InvalidData, InvalidValue
+from noisin.cli.scoring import Session, described, print_trials, sentence
+from noisin.errors import InvalidValue, Unavailable
+from noisin.training import evaluations
 from noisin.training.record import RunRecord, finite
+from noisin.training.tuning import best
 
 if TYPE_CHECKING:
-    from noisin.tasks import Score, Task, Unit
-    from noisin.tasks.base import Split
     from noisin.training.load import Restored
 
+BUDGET, TOKENS = 20, 10_000
 MOST_SAMPLES = 10_000
-ALL = 10**15  # tokens, more than any text has
-Method = Literal["exact", "marginal", "arithmetic", "geometric"]
+Method = Literal["exact", "marginal", "arithmetic", "geometric", "monte-carlo"]
+Normalisation = Literal["krause", "mos", "lamb", "sgd"]
+
+_CACHE = Group("Continuous cache", sort_key=1)
+_DYNAMIC = Group("Dynamic evaluation", sort_key=2)
+_TUNE = Group("Tuning", sort_key=3)
 
 
 def evaluate(
@@ -32,15 +41,34 @@ def evaluate(
     split: Literal["train", "valid", "test"] = "test",
     method: Method = "exact",
     samples: WholeNumber | None = None,
-    batch_size: WholeNumber = 10,
-    temperature: Number = 1.0,
+    masks: Literal["window", "pass"] | None = None,
+    power: Number | None = None,
+    batch_size: WholeNumber | None = None,
+    temperature: Number | None = None,
     weights: Literal["raw", "averaged"] | None = None,
     checkpoint: Literal["best", "last"] = "best",
     seed: WholeNumber = 1111,
     folder: Annotated[Path | None, Parameter(name="--data")] = None,
     json: Switch = False,
+    cache: Annotated[Switch, Parameter(group=_CACHE)] = False,
+    window: Annotated[WholeNumber | None, Parameter(name="--cache.window", group=_CACHE)] = None,
+    theta: Annotated[Number | None, Parameter(name="--cache.theta", group=_CACHE)] = None,
+    lambda_: Annotated[Number | None, Parameter(name="--cache.lambda", group=_CACHE)] = None,
+    dynamic: Annotated[Switch, Parameter(group=_DYNAMIC)] = False,
+    lr: Annotated[Number | None, Parameter(name="--dynamic.lr", group=_DYNAMIC)] = None,
+    decay: Annotated[Number | None, Parameter(name="--dynamic.decay", group=_DYNAMIC)] = None,
+    epsilon: Annotated[Number | None, Parameter(name="--dynamic.epsilon", group=_DYNAMIC)] = None,
+    segment: Annotated[
+        WholeNumber | None, Parameter(name="--dynamic.segment", group=_DYNAMIC)
+    ] = None,
+    normalisation: Annotated[
+        Normalisation | None, Parameter(name="--dynamic.normalisation", group=_DYNAMIC)
+    ] = None,
+    tune: Annotated[Switch, Parameter(group=_TUNE)] = False,
+    budget: Annotated[WholeNumber | None, Parameter(name="--tune.budget", group=_TUNE)] = None,
+    tokens: Annotated[WholeNumber | None, Parameter(name="--tune.tokens", group=_TUNE)] = None,
 ) -> None:
-    """Score a trained model on its data.
+    """Score a trained model on its data, and add the score to evaluations.jsonl in its folder.
 
     Parameters
     ----------
@@ -51,13 +79,18 @@ def evaluate(
     method
         exact: the model with its noise off. The others mix samples of the noise: the marginal
         likelihood of windows of 35 words, or the ensemble that averages probabilities
-        (arithmetic) or their logarithms (geometric).
+        (arithmetic) or their logarithms (geometric); monte-carlo: with dropout on as well.
     samples
-        The number of noise samples to mix; by default 10.
+        The number of samples to mix; by default 10.
+    masks
+        Of monte-carlo: new masks for every window, or one set for a whole pass; by default window.
+    power
+        The power mean of monte-carlo: 1 averages probabilities, 0 their logarithms; by default 1.
     batch_size
-        Columns of the text; 1 scores every word but the first, with its full history.
+        Columns of the text; 1 scores every word but the first, with its full history. By default
+        10, and 1 with a cache or dynamic evaluation.
     temperature
-        Divides the natural parameters.
+        Divides the natural parameters; by default 1.
     weights
         Raw or averaged weights; by default those that are better on valid.
     checkpoint
@@ -68,91 +101,145 @@ def evaluate(
         The folder of ptb or wikitext-2, or your own text, if it was moved.
     json
         Print JSON instead of a sentence.
+    cache
+        Mix the words that followed similar hidden states into the prediction.
+    window
+        How many words the cache holds; by default 500.
+    theta
+        How much the similarity counts; by default 0.6.
+    lambda_
+        The share of the cache, in [0, 1); by default 0.1.
+    dynamic
+        Adapt the weights to the text while it is scored.
+    lr
+        The step along the gradient; by default 5e-5 for segments of 5, converted.
+    decay
+        The step back to the trained weights, in [0, 1); by default 0.002, likewise.
+    epsilon
+        Added to the root mean square of the gradients; by default 2e-5, converted.
+    segment
+        Words between two steps; by default 5.
+    normalisation
+        Of the gradients, as in three public implementations, or none (sgd); by default krause.
+    tune
+        Search for the settings that are not given, on valid, and score the split once with them.
+    budget
+        How many settings to try; by default 20.
+    tokens
+        How many words of valid to try them on; by default 10,000.
     """
-    if method == "exact" and samples is not None:
-        raise InvalidValue("--samples is only for methods that draw noise; exact does not.")
-    if samples is not None and not 1 <= samples <= MOST_SAMPLES:
-        raise InvalidValue(f"--samples must lie in 1 to {MOST_SAMPLES}, got {samples}.")
-    if not 0 <= seed < 2**63:
-        raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
+    began = time.monotonic()
+    parts: dict[str, dict[str, Any]] = {
+        "cache": {"window": window, "theta": theta, "lambda": lambda_},
+        "dynamic": {
+            "lr": lr,
+            "decay": decay,
+            "epsilon": epsilon,
+            "segment": segment,
+            "normalisation": normalisation,
+        },
+        "tune": {"budget": budget, "tokens": tokens},
+    }
+    on = {"cache": cache, "dynamic": dynamic, "tune": tune}
+    # One of its settings turns a part on.
+    on = {name: switch or _is_given(parts[name]) for name, switch in on.items()}
+    mixture = {"samples": samples, "masks": masks, "power": power}
+    _check(method, mixture, on, parts["tune"], seed)
     from noisin.training.load import restore
 
-    record = RunRecord(run)
-    restored = restore(record, checkpoint, weights, Display().note)
-    config = restored.config
-    if method != "exact" and (config.noise is None or config.train.objective == "penalty"):
-        raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")
-    options: dict[str, Any] = {"temperature": temperature}
-    if method != "exact":
-        options["K"] = 10 if samples is None else samples
-    task = _task(record, folder, batch_size)
-    score = _score(restored, task, split, method, seed, options)
+    record, note = RunRecord(run), Display().note
+    restored = restore(record, checkpoint, weights, note)
+    evaluations.read(run)  # a damaged file is refused before the work and not after it
+    _check_run(restored, run, method, on)
+    given = {"temperature": temperature, **_of_method(method, mixture)}
+    if on["cache"]:
+        given |= {f"cache.{name}": value for name, value in parts["cache"].items()}
+    if on["dynamic"]:
+        usual = {"segment": 5, "normalisation": "krause"}
+        given |= {
+            f"dynamic.{n}": usual.get(n) if v is None else v for n, v in parts["dynamic"].items()
+        }
+    if batch_size is None:
+        batch_size = 1 if on["cache"] or on["dynamic"] else 10
+    session = Session(record, restored, folder, batch_size, method, seed, given, note)
+    session.check(split)
+    settings, tuned = session.settings, {}
+    if on["tune"]:
+        trials = session.tuned(budget or BUDGET, tokens or TOKENS)
+        settings = best(trials).settings
+        tuned = {"tuned": described(trials, tokens or TOKENS)}
+        if not json:
+            print_trials(trials, session.unit)
+    score, unit = session.score(split, settings), session.unit
     found = {
-        "run": str(run),
         "checkpoint": checkpoint,
         "epoch": restored.epoch,
         "weights": restored.weights,
         "split": split,
         "method": method,
         "batch_size": batch_size,
-        **options,
+        **nest(settings),
+        **tuned,
         **asdict(score),
-        "unit": task.unit.name,
-        "per": task.unit.per,
-        task.unit.name: task.unit.value(score.nats),
+        "unit": unit.name,
+        "per": unit.per,
+        unit.name: unit.value(score.nats),
     }
-    tell(json_format.dumps(finite(found), indent=2) if json else _sentence(found, task.unit))
+    try:
+        evaluations.add(run, {**found, "seed": seed, "seconds": time.monotonic() - began})
+    except Unavailable as error:
+        note(f"The evaluation is not recorded: {error}")
+    told = {"run": str(run), **found}
+    tell(json_format.dumps(finite(told), indent=2) if json else sentence(told, unit))
 
 
-def _task(record: RunRecord, folder: Path | None, batch_size: int) -> Task:
-    """The task of the run, with its data in ``batch_size`` columns; raises for other data."""
-    from noisin import data
-    from noisin.data import music
-    from noisin.tasks.base import facts_of
-    from noisin.training.build import build_task
+def _is_given(values: Mapping[str, Any]) -> bool:
+    return any(value is not None for value in values.values())
 
-    config = record.config
-    place: dict[str, Any] = {}
-    if folder is not None:
-        public = config.data.name in (*data.NAMES, *music.FILES)
-        place = {"folder": str(folder)} if public else {"name": str(folder), "folder": None}
-    limits = {"eval_batch_size": batch_size, "clean_tokens": ALL}
-    here = {
-        "data": config.data.model_copy(update=place),
-        "train": config.train.model_copy(update=limits),
-    }
-    task = build_task(config.model_copy(update=here))
-    sha256 = facts_of(task)["data"]["sha256"]
-    if record.environment.get("data", {}).get("sha256") != sha256:
-        raise InvalidData(
-            f"{folder or config.data.name}: is not the data that {record.folder} was trained on: "
-            f"the sha256 is {sha256}. Pass the path of the right data with --data."
+
+def _check(
+    method: Method,
+    mixture: Mapping[str, Any],
+    on: Mapping[str, bool],
+    tune: Mapping[str, Any],
+    seed: int,
+) -> None:
+    """Raise for options that do not belong together, before anything is loaded."""
+    samples = mixture["samples"]
+    if method == "exact" and samples is not None:
+        raise InvalidValue("--samples is only for methods that draw noise; exact does not.")
+    if samples is not None and not 1 <= samples <= MOST_SAMPLES:
+        raise InvalidValue(f"--samples must lie in 1 to {MOST_SAMPLES}, got {samples}.")
+    if method != "monte-carlo" and (mixture["masks"] or mixture["power"] is not None):
+        raise InvalidValue("--masks and --power are for --method monte-carlo.")
+    if method != "exact" and (on["cache"] or on["dynamic"]):
+        raise InvalidValue(
+            f"--cache and --dynamic need one hidden state, and --method {method} mixes samples "
+            f"that have one each. Use --method exact."
         )
-    return task
+    for name, value in tune.items():
+        if value is not None and value < 1:
+            raise InvalidValue(f"--tune.{name} must be 1 or more, got {value}.")
+    if not 0 <= seed < 2**63:
+        raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
 
 
-def _score(
-    restored: Restored, task: Task, split: Split, method: Method, seed: int, options: Any
-) -> Score:
-    import torch
-
-    from noisin.training import predictors
-
-    torch.manual_seed(seed)
-    kind = {"exact": "clean"}.get(method, method).capitalize()
-    predictor = getattr(predictors, kind)(restored.model, **options)
-    return predictors.evaluate(
-        predictor, task.batches("train_clean" if split == "train" else split)
-    )
+def _check_run(restored: Restored, run: Path, method: Method, on: Mapping[str, bool]) -> None:
+    """Raise for options that the model does not allow."""
+    config = restored.config
+    noisy = config.noise is not None and config.train.objective != "penalty"
+    if method not in ("exact", "monte-carlo") and not noisy:
+        raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")
+    if on["cache"] and restored.vocab is None:
+        raise InvalidValue(f"{run}: does not predict words, so it cannot have a cache of them.")
 
 
-def _sentence(found: dict[str, Any], unit: Unit) -> str:
-    error = ""
-    if found["stderr"] is not None:
-        error = f" ± {unit.error(found['nats'], found['stderr']):.2g}"
-    mixed = f", {found['K']} samples" if "K" in found else ""
-    return (
-        f"{found['split']} {unit.name} {found[unit.name]:.2f}{error}  "
-        f"({found['method']}{mixed}; {found['weights']} weights after epoch {found['epoch']}; "
-        f"batch {found['batch_size']}, {found['count']:,} {unit.per}s)"
-    )
+def _of_method(method: Method, mixture: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a method that mixes samples."""
+    if method == "exact":
+        return {}
+    K = {"K": 10 if mixture["samples"] is None else mixture["samples"]}
+    if method != "monte-carlo":
+        return K
+    power = mixture["power"]
+    return {**K, "masks": mixture["masks"] or "window", "power": 1.0 if power is None else power}

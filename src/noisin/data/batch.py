@@ -84,6 +84,19 @@ class Batch:
         """Some of the N columns."""
         return self._map(lambda part: part[:, own])
 
+    def rows(self, own: slice) -> Batch:
+        """Some of the T rows."""
+        return self._map(lambda part: part[own])
+
+    def followed_by(self, after: Batch) -> Batch:
+        """This batch and the one that continues it, as one."""
+        both = [self, after]
+        scored = None
+        if self.scored is not None or after.scored is not None:
+            scored = torch.cat([_all(b.target) if b.scored is None else b.scored for b in both])
+        x, target = torch.cat([b.x for b in both]), torch.cat([b.target for b in both])
+        return replace(self, x=x, target=target, scored=scored, stop=after.stop)
+
     def repeat(self, K: int) -> Batch:
         """K copies of all columns, side by side: one for each noise sample."""
         if K == 1:
@@ -97,6 +110,10 @@ class Batch:
     def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         scored = None if self.scored is None else function(self.scored)
         return replace(self, x=function(self.x), target=function(self.target), scored=scored)
+
+
+def _all(target: Tensor) -> Tensor:
+    return torch.ones(target.shape[:2], dtype=torch.bool, device=target.device)
 
 
 class Windows:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from noisin.errors import InvalidValue
 from noisin.tasks.unit import Unit
-from noisin.training import schemas, scores
+from noisin.training import evaluations, schemas, scores
 from noisin.training.config import RunConfig
 from noisin.training.reading import read_object
 from noisin.training.record import RunRecord
@@ -111,6 +111,22 @@ class Run:
             return [line["valid"] for line in self.metrics]
         pairs = [(line["valid_averaged"], line["valid"]) for line in self.metrics]
         return [raw if averaged is None else averaged for averaged, raw in pairs]
+
+    @cached_property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """What ``noisin evaluate`` measured, the oldest first: see ``training.evaluations``."""
+        return evaluations.read(self.folder)
+
+    def evaluated(self, split: str = "test") -> dict[str, float | None]:
+        """The newest score of the best weights by what was used: ``static``, ``cache``, ..."""
+        best = self.best
+        return {
+            evaluations.kind_of(line): scores.in_unit(line, self.unit)
+            for line in self.evaluations
+            if best is not None
+            and (line["split"], line["checkpoint"]) == (split, "best")
+            and (line["weights"], line["epoch"]) == (best["weights"], best["epoch"])
+        }
 
     @property
     def diverged(self) -> str | None:

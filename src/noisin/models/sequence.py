@@ -131,10 +131,17 @@ class SequenceModel(nn.Module):
 
         ``temperature`` divides the natural parameters.
         """
+        log_p, _, state = self.read(batch, state, temperature=temperature, **_asked(samples))
+        return log_p, state
+
+    def read(
+        self, batch: Batch, state: State = None, *, temperature: float = 1.0, samples: int = 1
+    ) -> tuple[Tensor, Tensor, State]:
+        """As :meth:`log_prob`, and what the head read, ``(T, N, H)``."""
         z, carried = self.encode(batch.x, state, **_asked(samples))
         before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
         nll, memory = self.head_at(temperature).nll(z, batch, before)
-        return -nll, _with_memory(carried, memory)
+        return -nll, z, _with_memory(carried, memory)
 
     def head_at(self, temperature: float) -> Head:
         """The head with all natural parameters divided by ``temperature``."""

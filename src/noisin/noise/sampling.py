@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Generator, Tensor, nn
 
@@ -49,6 +51,7 @@ class Stochastic(nn.Module):
 
     generator: Generator | None
     shard: Shard | None = None
+    _held: dict[Any, Tensor] | None = None  # masks that are kept: see held_masks
 
     def _draw(
         self, noise: Noise, shape: Sequence[int], like: Tensor, shared: bool = False
@@ -78,9 +81,24 @@ class Stochastic(nn.Module):
             )
         return eps
 
-    def _mask(self, p: float, shape: Sequence[int], like: Tensor, shared: bool = False) -> Tensor:
-        """A dropout mask, 0 or ``1/(1 - p)``: ``1 + eps`` of Bernoulli noise."""
-        return self._draw(Bernoulli(1 - p), shape, like, shared).add_(1)
+    def _mask(
+        self,
+        p: float,
+        shape: Sequence[int],
+        like: Tensor,
+        shared: bool = False,
+        name: str = "",
+    ) -> Tensor:
+        """A dropout mask, 0 or ``1/(1 - p)``: ``1 + eps`` of Bernoulli noise.
+
+        ``name`` tells masks of one module and shape apart, where they are held.
+        """
+        if self._held is None:
+            return self._draw(Bernoulli(1 - p), shape, like, shared).add_(1)
+        key = name, p, tuple(shape)
+        if key not in self._held:
+            self._held[key] = self._draw(Bernoulli(1 - p), shape, like, shared).add_(1)
+        return self._held[key]
 
 
 def _refuse_to_compile_a_given_generator(name: str) -> None:
@@ -89,6 +107,25 @@ def _refuse_to_compile_a_given_generator(name: str) -> None:
         f"{name}: torch.compile and torch.export cannot draw from a generator that is given. Leave "
         f"generator=None (torch's global stream), or pass the noise as eps."
     )
+
+
+@contextmanager
+def held_masks(
+    model: nn.Module, masks: Mapping[str, dict[Any, Tensor]] | None = None
+) -> Iterator[dict[str, dict[Any, Tensor]]]:
+    """Draw each mask of ``model`` once, and give it again whenever one of its shape is asked for.
+
+    Yields the masks, by module. Give them to hold the same ones in a later context.
+    """
+    held: dict[str, dict[Any, Tensor]] = {}
+    modules = {n: m for n, m in model.named_modules() if isinstance(m, Stochastic)}
+    try:
+        for name, module in modules.items():
+            module._held = held[name] = dict((masks or {}).get(name, {}))
+        yield held
+    finally:
+        for module in modules.values():
+            module._held = None
 
 
 def set_shard(model: nn.Module, shard: Shard | None) -> None:

@@ -104,6 +104,11 @@ class RandomWeights(Stochastic):
         drops = self.drop is not None and self.drop.p > 0
         return self.training and (drops or (self.noise is not None and self.noise.std > 0))
 
+    @property
+    def locked(self) -> bool:
+        """Whether all that is drawn are masks, one for all steps of a window."""
+        return self.noise is None or self.noise.std == 0
+
     def forward(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Those of the weights, by their names in a layer, that are random: a fresh draw."""
         drawn: dict[str, Tensor] = {}
@@ -127,7 +132,9 @@ class RandomWeights(Stochastic):
         if drop is None or drop.p == 0:
             return None
         names = (_INPUT, _RECURRENT) if drop.inputs else (_RECURRENT,)
-        return self._mask(drop.p, w.shape, w, shared=True) if name.startswith(names) else None
+        if not name.startswith(names):
+            return None
+        return self._mask(drop.p, w.shape, w, shared=True, name=name)
 
     def extra_repr(self) -> str:
         """The settings."""

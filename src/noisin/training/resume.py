@@ -165,8 +165,8 @@ def write_record(
             record.write("environment.json", {**before, "resumed": resumed})
     record.cut_metrics(state.offset)  # the rest will be written again
     record.remove_summary()
-    record.make_checkpoints()
-    record.write("config.json", config.to_json())  # last: its presence marks a run
+    record.write("config.json", config.to_json())  # its presence marks a run
+    record.make_checkpoints()  # after it, because a folder with checkpoints alone is not a run
 
 
 def _surroundings(threads: int, config: RunConfig, task: Task) -> dict[str, Any]:

@@ -118,6 +118,21 @@ class Environment(_Schema):
     resumed: list[dict[str, Any]] = []
 
 
+class EvaluationLine(_Schema):
+    """A line of ``evaluations.jsonl``."""
+
+    split: Literal["train", "valid", "test"]
+    method: Annotated[str, Field(min_length=1, max_length=60)]
+    weights: Literal["raw", "averaged"]
+    checkpoint: Literal["best", "last"]
+    epoch: Annotated[int, Field(ge=0, le=10**9)]
+    nats: Signed
+    count: Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+    seconds: Amount
+    cache: dict[str, Any] | None = None
+    dynamic: dict[str, Any] | None = None
+
+
 class EndNote(_Schema):
     """``diverged.json``, ``pruned.json`` and ``failed.json``."""
 

@@ -1,24 +1,12 @@
-r"""Predictors: how a trained model is used to score data. They compose.
-
-A predictor takes a batch and a state to ``log p`` of each target, ``(T, N)``, and the next state.
-:class:`Clean` is the model without noise; the others mix K samples of the noise.
-:func:`evaluate` scores batches with one.
-
->>> import numpy as np
->>> from noisin import data, models
->>> model = models.LanguageModel(3, hidden_size=4)
->>> text = data.Windows(np.array([0, 1, 2, 0, 1, 2]), batch_size=1, length=70)
->>> evaluate(Clean(model), text.epoch(0)).count
-5
-"""
+"""Ensembles: K samples of the noise, mixed in several ways."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,63 +14,14 @@ from torch import Tensor, nn
 from noisin._util import arguments
 from noisin.data import Batch
 from noisin.errors import InvalidType, InvalidValue
-from noisin.models import SequenceModel, Trainable
+from noisin.models import SequenceModel
 from noisin.models.base import State
 from noisin.recurrent.injection import as_training, injected_modules, noise_on
-from noisin.tasks.unit import Score
 from noisin.training import samples
+from noisin.training.predictors.base import check_model, device_of, log_prob
 
 # With fewer effective samples than this, a few large likelihoods dominate the marginal.
 FEW_SAMPLES = 20
-
-
-class Predictor(Protocol):
-    """Scores a batch: ``log p`` of each target, ``(T, N)``, and the state."""
-
-    def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
-        """Score a batch, starting from ``state``."""
-        ...
-
-
-def evaluate(
-    predictor: Predictor, batches: Iterable[Batch], poll: Callable[[], None] = lambda: None
-) -> Score:
-    """The score of some batches: ``-log p`` per scored target.
-
-    Args:
-        predictor: scores the batches.
-        batches: the data, such as ``task.batches("test")`` or ``data.Windows(...).epoch(0)``.
-        poll: called before every batch; it can raise to stop the evaluation.
-    """
-    total, count, state = 0.0, 0, None
-    for batch in batches:
-        poll()
-        log_p, state = predictor(batch, state if batch.carries else None)
-        scored = log_p if batch.scored is None else log_p[batch.scored.to(log_p.device)]
-        total += scored.double().sum().item()
-        count += batch.count
-    if not count:
-        raise InvalidValue("evaluate: expected batches with scored targets, got none.")
-    return Score(-total / count, count, state.stderr(count) if isinstance(state, Mixed) else None)
-
-
-@dataclass(frozen=True)
-class Clean:
-    """The model with noise and dropout off, in train and eval mode; its mode is restored.
-
-    ``temperature`` divides the natural parameters.
-    """
-
-    model: nn.Module
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check(self.model, self.temperature)
-
-    def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
-        """Score a batch."""
-        with as_training(self.model, on=False), torch.no_grad():
-            return _log_prob(self.model, batch, state, self.temperature)
 
 
 class Mixed(NamedTuple):
@@ -95,6 +34,7 @@ class Mixed(NamedTuple):
 
     samples: State
     contributions: Tensor  # (K, N)
+    masks: Any = None  # of Monte Carlo dropout, if they are held
 
     def stderr(self, count: int) -> float:
         """The standard error of the nats per target due to the noise."""
@@ -105,7 +45,7 @@ class Mixed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Mixture:
+class Mixture:
     """Mixes K samples of the noise, with dropout off."""
 
     model: nn.Module
@@ -113,7 +53,7 @@ class _Mixture:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self.model, self.temperature)
+        check_model(self.model, self.temperature)
         arguments.whole("evaluate: K", self.K, what="a whole number of noise samples")
 
     def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
@@ -131,7 +71,7 @@ class _Mixture:
 
     def _sampled(self, batch: Batch, state: State) -> tuple[Tensor, State]:
         """``log p`` under each sample, ``(K, T, N)``; zero where a target is not scored."""
-        log_p, state = _log_prob(self.model, batch, state, self.temperature, self.K)
+        log_p, state = log_prob(self.model, batch, state, self.temperature, self.K)
         if batch.scored is not None:
             log_p = log_p.where(batch.scored.repeat(1, self.K).to(log_p.device), 0.0)
         return log_p.double().view(len(log_p), self.K, -1).transpose(0, 1), state
@@ -149,7 +89,7 @@ class _Mixture:
 
 
 @dataclass(frozen=True)
-class Marginal(_Mixture):
+class Marginal(Mixture):
     """The joint marginal likelihood of ``length`` targets, estimated from K samples of the noise.
 
     Each sample has its own history and predicts all targets of a window:
@@ -165,7 +105,7 @@ class Marginal(_Mixture):
         parts, contributions = [], torch.zeros_like(log_p[:, 0])
         for window in torch.split(log_p, self.length, dim=1):
             history = window.cumsum(1)
-            joint = _log_mean_exp(history)
+            joint = log_mean_exp(history)
             weights = self.K * history[:, -1].softmax(0)
             if self.K**2 / weights.square().sum(0).max() < FEW_SAMPLES:
                 weights = weights * math.nan
@@ -175,17 +115,17 @@ class Marginal(_Mixture):
 
 
 @dataclass(frozen=True)
-class Arithmetic(_Mixture):
+class Arithmetic(Mixture):
     """The ensemble that averages the *probabilities* of K samples of the noise, step by step."""
 
     def _mix(self, batch: Batch, state: State) -> tuple[Tensor, Tensor, State]:
         log_p, state = self._sampled(batch, state)
         weights = self.K * log_p.softmax(0)
-        return _log_mean_exp(log_p), weights.sum(1), state
+        return log_mean_exp(log_p), weights.sum(1), state
 
 
 @dataclass(frozen=True)
-class Geometric(_Mixture):
+class Geometric(Mixture):
     """The ensemble that averages the *log* probabilities of K samples, step by step, normalised.
 
     That is the prediction from the mean of z. In strong mode it tends to the clean model.
@@ -207,7 +147,7 @@ class Geometric(_Mixture):
     def _mix(self, batch: Batch, state: State) -> tuple[Tensor, Tensor, State]:
         model = self.model
         assert isinstance(model, SequenceModel)
-        batch = batch.to(_device(model))
+        batch = batch.to(device_of(model))
         z, state = samples.encode(model, batch, state, self.K)
         z = z.view(len(z), self.K, -1, z.shape[-1]).transpose(0, 1)
         mean = z.mean(0).requires_grad_()
@@ -219,34 +159,6 @@ class Geometric(_Mixture):
         return -nll.detach(), -(slope * (z - mean)).sum((1, 3)).double(), state
 
 
-def _log_prob(
-    model: nn.Module, batch: Batch, state: State, temperature: float, K: int = 1
-) -> tuple[Tensor, State]:
-    options = {} if temperature == 1 else {"temperature": temperature}
-    return samples.log_prob(model, batch.to(_device(model)), state, K, **options)
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
-
-
-def _log_mean_exp(log_p: Tensor) -> Tensor:
+def log_mean_exp(log_p: Tensor) -> Tensor:
+    """The logarithm of the mean over K samples."""
     return log_p.logsumexp(0) - math.log(len(log_p))
-
-
-def _check(model: object, temperature: float) -> None:
-    if not isinstance(model, nn.Module) or not isinstance(model, Trainable):
-        raise InvalidType(
-            f"evaluate: expected a model with loss and log_prob, such as a LanguageModel, got "
-            f"{type(model).__name__}."
-        )
-    arguments.finite(
-        "evaluate: temperature",
-        temperature,
-        above=0,
-        advice="Use 1 for the model's own probabilities.",
-    )
-    if temperature != 1 and not hasattr(model, "head_at"):
-        raise InvalidType(
-            f"evaluate: a temperature needs a SequenceModel, got {type(model).__name__}. Use 1."
-        )

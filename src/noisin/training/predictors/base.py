@@ -1,0 +1,209 @@
+"""What predictors have in common: the interface, the score of some batches, the clean model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from noisin._util import arguments, states
+from noisin.data import Batch
+from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.models import SequenceModel, Trainable
+from noisin.models.base import State
+from noisin.recurrent.injection import as_training
+from noisin.tasks.unit import Score
+from noisin.training import samples
+
+Tensors = list[Tensor] | tuple[Tensor, ...]
+
+
+class Predictor(Protocol):
+    """Scores a batch: ``log p`` of each target, ``(T, N)``, and the state.
+
+    A predictor with an attribute ``rows`` is given batches of so many rows by :func:`evaluate`.
+    """
+
+    def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
+        """Score a batch, starting from ``state``."""
+        ...
+
+
+class Reading(NamedTuple):
+    """What a predictor with one hidden state knows of a batch.
+
+    Attributes:
+        log_p: of each target, ``(T, N)``.
+        z: what the head reads, ``(T, N, H)``; None for a model that is no SequenceModel.
+        state: the state after the batch.
+    """
+
+    log_p: Tensor
+    z: Tensor | None
+    state: State
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """A predictor with one hidden state, that others can be put around."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that it predicts with."""
+        ...
+
+    def read(self, batch: Batch, state: State = None) -> Reading:
+        """Score a batch; the result is differentiable where gradients are enabled."""
+        ...
+
+    def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
+        """Score a batch, starting from ``state``."""
+        ...
+
+
+def evaluate(
+    predictor: Predictor,
+    batches: Iterable[Batch],
+    poll: Callable[[], None] = lambda: None,
+    progress: Callable[[Score], None] = lambda _: None,
+) -> Score:
+    """The score of some batches: ``-log p`` per scored target.
+
+    Args:
+        predictor: scores the batches.
+        batches: the data, such as ``task.batches("test")`` or ``data.Windows(...).epoch(0)``.
+        poll: called before every batch; it can raise to stop the evaluation.
+        progress: called after every batch with the score so far, without a standard error.
+    """
+    total, count, state = 0.0, 0, None
+    rows = getattr(predictor, "rows", None)
+    for batch in batches if rows is None else in_rows(batches, rows):
+        poll()
+        log_p, state = predictor(batch, state if batch.carries else None)
+        scored = log_p if batch.scored is None else log_p[batch.scored.to(log_p.device)]
+        total += scored.double().sum().item()
+        count += batch.count
+        if count:
+            progress(Score(-total / count, count))
+    if not count:
+        raise InvalidValue("evaluate: expected batches with scored targets, got none.")
+    stderr = getattr(state, "stderr", None)
+    return Score(-total / count, count, None if stderr is None else stderr(count))
+
+
+def in_rows(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
+    """The same data in batches of ``rows`` rows; only the last one of a sequence is shorter.
+
+    >>> x = torch.arange(7).view(7, 1)
+    >>> [len(b.x) for b in in_rows([Batch(x[:4], x[:4]), Batch(x[4:], x[4:])], 3)]
+    [3, 3, 1]
+    """
+    left: Batch | None = None
+    for batch in batches:
+        if left is not None and batch.carries:
+            batch = left.followed_by(batch)
+        elif left is not None:
+            yield left
+        while len(batch.x) > rows:
+            yield batch.rows(slice(0, rows))
+            batch = replace(batch.rows(slice(rows, None)), carries=True)
+        left = batch
+    if left is not None:
+        yield left
+
+
+@dataclass(frozen=True)
+class Clean:
+    """The model with noise and dropout off, in train and eval mode; its mode is restored.
+
+    ``temperature`` divides the natural parameters.
+    """
+
+    model: nn.Module
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_model(self.model, self.temperature)
+
+    def __call__(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
+        """Score a batch."""
+        with as_training(self.model, on=False), torch.no_grad():
+            return log_prob(self.model, batch, state, self.temperature)
+
+    def read(self, batch: Batch, state: State = None) -> Reading:
+        """Score a batch, and return what the head read."""
+        model = self.model
+        with as_training(model, on=False):
+            if isinstance(model, SequenceModel):
+                batch = batch.to(device_of(model))
+                return Reading(*model.read(batch, state, temperature=self.temperature))
+            log_p, state = log_prob(model, batch, state, self.temperature)
+            return Reading(log_p, None, state)
+
+
+def read_with_gradients(
+    reader: Reader, parameters: Sequence[Tensor], batch: Batch, state: State
+) -> tuple[Reading, Tensors | None]:
+    """A reading without its graph, and the gradients of the mean nll; None if nothing is scored."""
+    with torch.enable_grad():
+        log_p, z, state = reader.read(batch, state)
+        scored = log_p if batch.scored is None else log_p[batch.scored.to(log_p.device)]
+        gradients = None
+        if scored.numel() and not scored.requires_grad:
+            raise Unsupported(
+                f"Dynamic: {type(reader.model).__name__}.log_prob has no gradients. Compute it "
+                f"without torch.no_grad, or use Clean(model)."
+            )
+        if scored.numel():
+            gradients = torch.autograd.grad(-scored.mean(), parameters, materialize_grads=True)
+    z = None if z is None else z.detach()
+    return Reading(log_p.detach(), z, states.detach(state)), gradients
+
+
+def as_reader(name: str, given: object) -> Reader:
+    """A predictor to put ``name`` around; a model is used without noise."""
+    if isinstance(given, nn.Module):
+        return Clean(given)
+    if isinstance(given, Reader) and not isinstance(given, type):
+        return given
+    mixes = hasattr(given, "K")
+    why = ", which mixes samples that have a hidden state each" if mixes else ""
+    raise InvalidType(
+        f"{name}: expected a model or a predictor with one hidden state, such as Clean(model), "
+        f"got {type(given).__name__}{why}."
+    )
+
+
+def log_prob(
+    model: nn.Module, batch: Batch, state: State, temperature: float, K: int = 1
+) -> tuple[Tensor, State]:
+    """``log p`` of each target under K samples, and the state."""
+    options: dict[str, Any] = {} if temperature == 1 else {"temperature": temperature}
+    return samples.log_prob(model, batch.to(device_of(model)), state, K, **options)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model is."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def check_model(model: object, temperature: float) -> None:
+    """Raise unless the model can be scored at this temperature."""
+    if not isinstance(model, nn.Module) or not isinstance(model, Trainable):
+        raise InvalidType(
+            f"evaluate: expected a model with loss and log_prob, such as a LanguageModel, got "
+            f"{type(model).__name__}."
+        )
+    arguments.finite(
+        "evaluate: temperature",
+        temperature,
+        above=0,
+        advice="Use 1 for the model's own probabilities.",
+    )
+    if temperature != 1 and not hasattr(model, "head_at"):
+        raise InvalidType(
+            f"evaluate: a temperature needs a SequenceModel, got {type(model).__name__}. Use 1."
+        )
