@@ -202,7 +202,8 @@ def test_samples_have_a_recurrence_in_common_if_their_factors_are_numbers(
 
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own
-def test_compiled_whole() -> None:
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_compiled_whole(kernel: str) -> None:
     rnn = noisin.LSTM(F, H, bidirectional=True, **D64)
     x, eps = torch.randn(T, N, F, **D64), torch.randn(2, T, N, H, **D64)
     k = torch.rand(2, T, N, H, **D64)
@@ -211,7 +212,7 @@ def test_compiled_whole() -> None:
         return rnn(x, eps=eps, keep=(k, 0.5), update_mask=k)[0].sin()
 
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(allow_rnn=True):
+    with torch._dynamo.config.patch(allow_rnn=True), kernels.using(kernel):
         compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
         found, expected = compiled(x, k), run(x, k)
     assert_close(found, expected)

@@ -72,6 +72,11 @@ class Factors(NamedTuple):
         """A function of each."""
         return Factors(*(None if factor is None else function(factor) for factor in self))
 
+    def steps(self, sizes: list[int]) -> list[Factors]:
+        """Those of each step, of so many rows."""
+        parts = ([None] * len(sizes) if k is None else torch.split(k, sizes) for k in self)
+        return [Factors(*step) for step in zip(*parts, strict=True)]
+
     def at(self, rows: slice) -> Factors:
         """Those of some rows."""
         return self.map(lambda factor: factor[rows])

@@ -30,10 +30,9 @@ def run(
     assert plan.cell.step is not None
     transition = partial(plan.cell.step, w=w)
     masks = None if mask is None else torch.split(mask, sizes)
-    steps = [factors.at(plan.rows(t)) for t in range(len(sizes))]
     step = functional.noisy(
         transition, torch.split(eps, sizes), plan.mode, masks,
-        steps if factors.given else None, plan.cell.memory,
+        factors.steps(sizes) if factors.given else None, plan.cell.memory,
     )  # fmt: skip
     zs, final = functional.scan(step, torch.split(w.project(x), sizes), state, plan.reverse)
     return torch.cat(zs), final
