@@ -122,7 +122,7 @@ def _scaled(h: Tensor, eps: Tensor, mode: str) -> Tensor:
     return h + 1.01 * eps if mode == "additive" else h * (1 + 1.01 * eps)
 
 
-def _forgetful(transition: Any, eps: Any, mode: Any, _: Any = None) -> Any:
+def _forgetful(transition: Any, eps: Any, mode: Any, *_: Any) -> Any:
     def step(t: int, x: Tensor, state: Any) -> Any:
         h, *rest = transition(x, state)
         return functional.inject(h, eps[t], mode), (h, *rest)

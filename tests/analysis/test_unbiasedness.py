@@ -248,7 +248,7 @@ def test_one_biased_layer_of_a_stack_is_found(layer: int, monkeypatch: pytest.Mo
 def test_noise_that_is_not_fed_back_as_declared_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recurrence must read the z that was emitted."""
 
-    def forgetful(transition: Any, eps: Any, mode: Any, _: Any = None) -> Any:
+    def forgetful(transition: Any, eps: Any, mode: Any, *_: Any) -> Any:
         def step(t: int, x: Tensor, state: Any) -> Any:
             h, *rest = transition(x, state)
             return functional.inject(h, eps[t], mode), (h, *rest)

@@ -309,7 +309,7 @@ def test_other_data_and_sizes_are_refused() -> None:
     with pytest.raises(NoisinError, match="the likelihood must be Categorical, got Bernoulli"):
         MixtureOfSoftmaxes(4, 3, Bernoulli())
     embedding = torch.nn.Parameter(torch.zeros(WORDS, E))
-    with pytest.raises(NoisinError, match=r"embedding of shape \(7, 6\), got \(7, 4\). Use last_s"):
+    with pytest.raises(NoisinError, match=r"embedding of shape \(7, 6\), got \(7, 4\). Use layers"):
         PointerSentinel(H, WORDS, Categorical(), embedding=embedding)
 
 

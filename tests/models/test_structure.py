@@ -24,14 +24,6 @@ WORDS, E, H, T, N = 11, 4, 6, 5, 3
 STRONG = {"feedback": False, "noisy_layers": "last"}
 
 
-class OneBias(nn.LSTMCell):
-    """An LSTM cell with one vector of biases, not two, as that of Melis et al."""
-
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, hidden_size, bias=False)
-        self.shift = nn.Parameter(torch.zeros(4 * hidden_size))
-
-
 def count(**settings: Any) -> int:
     with torch.device("meta"):
         lm = LanguageModel(**settings)
@@ -60,16 +52,22 @@ COUNTS: dict[str, tuple[dict[str, Any], int]] = {
     "fraternal": ({"num_words": 10_000, "hidden_size": 655, "num_layers": 1}, 9_997_440),
     "Melis, 1 layer": (
         {"num_words": 10_001, "hidden_size": 1194, "embedding_size": 268, "num_layers": 1}
-        | {"skip": True, "projection": 0.327, "cell": OneBias},
+        | {"skip": True, "projection": 0.327, "cell": "melis-lstm"},
         9_997_549,
     ),
     "Melis, 4 layers": (
-        {"num_words": 10_001, "hidden_size": 723, "num_layers": 4, "skip": True, "cell": OneBias},
+        {
+            "num_words": 10_001,
+            "hidden_size": 723,
+            "num_layers": 4,
+            "skip": True,
+            "cell": "melis-lstm",
+        },
         23_979_620,
     ),
     "Melis, WikiText-2": (
         {"num_words": 33_279, "hidden_size": 1227, "embedding_size": 149, "num_layers": 2}
-        | {"skip": True, "projection": 0.3915, "cell": OneBias},
+        | {"skip": True, "projection": 0.3915, "cell": "melis-lstm"},
         23_982_129,
     ),
     "Inan, medium": ({"num_words": 10_000, "output_bias": False}, 13_270_400),

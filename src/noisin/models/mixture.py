@@ -62,7 +62,7 @@ class MixtureOfSoftmaxes(WordHead):
         if embedding is not None:
             checks.require_real(name, embedding=embedding)
         if size is None:
-            size = in_features if embedding is None else embedding.shape[-1]
+            size = in_features if embedding is None or embedding.dim() == 0 else embedding.shape[-1]
         arguments.whole(f"{name}: size", size)
         super().__init__(size, out_features, likelihood, bias, embedding)
         self.experts = experts

@@ -49,7 +49,8 @@ class WordHead(nn.Module):
         if embedding is not None and embedding.shape != (out_features, size):
             raise InvalidValue(
                 f"{name}: expected an embedding of shape {(out_features, size)}, got "
-                f"{tuple(embedding.shape)}. Use last_size = {embedding.shape[1]}, or own weights."
+                f"{tuple(embedding.shape)}. Use layers whose last one has the size of the "
+                f"embedding, or own weights."
             )
         if bias is not None:
             checks.require_real(name, bias=bias)
