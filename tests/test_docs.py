@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from noisin.experiments import sweep
 from noisin.experiments.collection import collect
 from noisin.experiments.paper import results
 from noisin.experiments.records import comparable
+from noisin.training import RunConfig
 from tests.test_package import FOLDERS
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +70,13 @@ def test_the_names_on_a_page_exist(page: str) -> None:
     for name in re.findall(r"`([a-z_]+(?:\.[A-Za-z_]\w*)+)", prose):
         if name.split(".")[0] in MODULES and not name.endswith(".py"):
             assert resolve(name) is not None
+
+
+def test_the_configs_of_the_zoo_are_valid() -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", PAGES["docs/zoo.md"], re.DOTALL)
+    assert len(blocks) > 20
+    for block in blocks:
+        RunConfig.parse(tomllib.loads(block), block)
 
 
 def test_every_row_of_the_map_has_a_test_or_says_what_is_missing() -> None:
