@@ -149,6 +149,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
      "noisy_layers": "last"}}, "train.fraternal must be left out with objective = 'penalty'."),
     ({"train": {"objective": "fraternal", "fraternal": {"kappa": -1}}},
      "train.fraternal.kappa must be 0.0 or more, got -1."),
+    ({"model": {"head": {"kind": "pointer-sentinel"}}, "train": {"objective": "fraternal"}},
+     "train.objective must not be fraternal with model.head.kind = 'pointer-sentinel'"),
     ({"seed": 2**32}, "config: seed must be 4294967295 or less, got 4294967296."),
     ({"data": {"name": ""}}, "config: data.name must be"),
 ]  # fmt: skip

@@ -189,6 +189,8 @@ def _linear_problems(config: RunConfig) -> list[Problem]:
     found: list[Problem] = []
     if config.train.objective == "penalty":
         found.append(("train.objective", f"must be noise {why}"))
+    if config.train.objective == "fraternal":
+        found.append(("train.objective", f"must not be fraternal {why}"))
     if config.train.augmented_loss is not None:
         found.append(("train.augmented_loss", f"must be left out {why}"))
     return found

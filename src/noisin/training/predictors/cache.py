@@ -59,7 +59,7 @@ class Cache:
 
     predictor: Reader
     window: int = 500
-    theta: float = 0.3
+    theta: float = 0.6
     lambda_: float = 0.1
 
     def __post_init__(self) -> None:
