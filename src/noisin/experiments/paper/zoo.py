@@ -2,7 +2,7 @@
 
 Each has the settings of its authors as far as they are known, and a note that says which are
 verified (read in the authors' code or text), reasoned, or from memory. Several train on the loss
-summed over the steps of a window. The loss here is its mean, so :func:`_summed` multiplies the
+summed over the steps of a window. The loss here is its mean, so :func:`~.systems.summed` multiplies the
 learning rate by the number of steps, and divides the largest norm of the gradient by it.
 
 ``ptb-small-SYSTEM[-gaussian]`` has 2 × 200 units, a batch of 20 and 15 epochs, for a machine
@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from noisin._util.settings import merge
+from noisin.experiments.paper import systems
 from noisin.experiments.paper.recipes import DROPOUTS, Settings
 from noisin.training.config import RunConfig
 
@@ -51,183 +52,47 @@ class SystemRecipe:
     words: int = PTB
 
 
-def _summed(lr: float, clip: float, steps: int = 35) -> Settings:
-    """The learning rate and clip of a loss that is summed over the steps, for that of the mean."""
-    return {"lr": lr * steps, "clip": clip / steps, "averaging": "none"}
-
-
-def _locked(p: float, **others: float | bool) -> Settings:
-    """Dropout with one mask per window, of the same rate in three places."""
-    return {"input": p, "between": p, "output": p, "locked": True} | others
-
-
-def _melis(corpus: str, lr: float, l2: float, model: Settings, epochs: int) -> Settings:
-    """The rates, and what the settings of Melis et al. share. Adam's lr does not need converting.
-
-    26 and 30 turns of 100 steps are about 6 and 7 epochs.
-    """
-    train = {"optimizer": "adam", "beta1": 0.0, "lr": lr, "weight_decay": l2 / 35}
-    train |= {"batch_size": 64, "clip": 10 / 35, "state_reset": 0.01, "averaging": "none"}
-    train |= {"lr_decay": 10.0, "lr_patience": 6, "patience": 7, "epochs": epochs}
-    shared = {"cell": "melis-lstm", "skip": True}
-    return {"data": {"name": corpus}, "model": shared | model, "train": train}
-
-
-_ZAREMBA: Settings = {
-    "data": {"name": "ptb"},
-    "model": {"tied": False, "dropout": {"input": 0.5, "between": 0.5, "output": 0.5}},
-    "train": _summed(1.0, 5.0)
-    | {"batch_size": 20, "lr_decay": 1.2, "lr_decay_after": 6, "epochs": 39},
-}
-_LARGE: Settings = {
-    "model": {"hidden_size": 1500, "dropout": {"input": 0.65, "between": 0.65, "output": 0.65}},
-    "train": _summed(1.0, 10.0) | {"lr_decay": 1.15, "lr_decay_after": 14, "epochs": 55},
-}
-_GAL: Settings = {
-    "data": {"name": "ptb"},
-    "model": {
-        "tied": False,
-        "gate_dropout": {"x": 0.5, "h": 0.3, "site": "before", "locked": True},
-        "dropout": {"output": 0.5, "locked": True, "words": 0.3},
-    },
-    "train": _summed(1.0, 10.0)
-    | {"batch_size": 20, "lr_decay": 1.15, "lr_decay_after": 10, "shrink": 1e-7, "epochs": 55},
-}
-_POINTER: Settings = {
-    "data": {"name": "ptb"},
-    "model": {
-        "tied": False,
-        "head": {"kind": "pointer-sentinel", "window": 100},
-        "dropout": _locked(0.5),
-    },
-    "train": _summed(1.0, 1.0, 100)
-    | {"batch_size": 32, "bptt": 100, "lr_decay": 2.0, "patience": 3, "epochs": 64},
-}
-_GRAVE: Settings = {
-    "data": {"name": "ptb"},
-    "model": {
-        **{"hidden_size": 1024, "num_layers": 1, "tied": False},
-        "dropout": {"input": 0.5, "output": 0.5},
-    },
-    "train": {"batch_size": 20, "bptt": 30, "lr": 20.0, "averaging": "none", "epochs": 40},
-}
-_INAN: Settings = {
-    "data": {"name": "ptb"},
-    "model": {"output_bias": False, "dropout": _locked(0.5, recurrent=0.5)},
-    "train": _summed(1.0, 5.0)
-    | {"batch_size": 20, "lr_decay": 1 / 0.9, "lr_decay_after": 10, "epochs": 55}
-    | {"augmented_loss": {"gamma": 0.65, "temperature": 20.0}},
-}
-_HIGHWAY: Settings = {
-    "data": {"name": "ptb"},
-    "model": {
-        **{"cell": "highway", "cell_arguments": {"depth": 10}, "hidden_size": 830},
-        "num_layers": 1,
-        "dropout": {"input": 0.75, "recurrent": 0.25, "output": 0.75, "locked": True}
-        | {"words": 0.25},
-    },
-    "train": _summed(0.2, 10.0)
-    | {"batch_size": 20, "lr_decay": 1.02, "lr_decay_after": 20, "epochs": 500}
-    | {"terms": {"l2": 1e-7 / 35}},
-}
-_AWD: Settings = {
-    "data": {"name": "ptb"},
-    "model": {
-        **{"hidden_size": 1150, "embedding_size": 400, "num_layers": 3},
-        "weight_drop": {"p": 0.5},
-        "dropout": {"input": 0.4, "between": 0.25, "output": 0.4, "locked": True}
-        | {"words": 0.1, "words_shared": True},
-    },
-    "train": {
-        **{"batch_size": 20, "bptt": 70, "variable_length": True, "lr": 30.0, "lr_decay": 1.0},
-        **{"clip": 0.25, "weight_decay": 1.2e-6, "averaging": "nt", "nt_window": 5, "epochs": 500},
-        "terms": {"ar": 2.0, "tar": 1.0},
-    },
-}
-_AWD_WT2: Settings = {
-    "data": {"name": "wikitext-2"},
-    "model": {"dropout": {"input": 0.65, "between": 0.2}},
-    "train": {"batch_size": 80, "epochs": 750},
-}
-_MOS: Settings = {
-    "model": {
-        **{"hidden_size": 960, "embedding_size": 280, "last_size": 620},
-        "head": {"kind": "mixture-of-softmaxes", "experts": 15, "dropout": 0.29},
-        "dropout": {"input": 0.4, "between": 0.225},
-    },
-    "train": {"batch_size": 12, "lr": 20.0, "epochs": 1000},
-}
-_MOS_WT2: Settings = {
-    "data": {"name": "wikitext-2"},
-    "model": {
-        **{"hidden_size": 1150, "embedding_size": 300, "last_size": 650},
-        "dropout": {"input": 0.55, "between": 0.2},
-    },
-    "train": {"batch_size": 15, "lr": 15.0},
-}
-_GAMMA: Settings = {"noise": {"family": "gamma", "gamma": 0.4, "alpha": 2.0}}
-_FRATERNAL: Settings = {
-    "data": {"name": "ptb"},
-    "model": {
-        **{"hidden_size": 655, "num_layers": 1, "weight_drop": {"p": 0.5}},
-        "dropout": {"input": 0.65, "output": 0.4, "words": 0.1, "words_shared": True},
-    },
-    "train": {
-        **{"batch_size": 64, "variable_length": True, "lr": 30.0, "lr_decay": 3.0},
-        **{"lr_patience": 21, "clip": 0.25, "weight_decay": 1.2e-6, "state_reset": 0.01},
-        **{"averaging": "none", "epochs": 1000, "objective": "fraternal"},
-        "fraternal": {"kappa": 0.15},
-    },
-}
-_SEMENIUTA: Settings = {
-    "data": {"name": "ptb"},
-    "model": {
-        **{"hidden_size": 256, "num_layers": 1, "tied": False, "update_dropout": {"p": 0.25}},
-        "dropout": {"input": 0.2, "output": 0.5},
-    },
-    "train": _summed(1.0, 10.0) | {"batch_size": 32, "lr_decay": 1.5, "epochs": 50},
-}
 _SUMMED = "Reasoned: lr and clip are converted from a loss that is summed over the steps. "
 _FINE = "The published numbers with a cache or dynamic evaluation are of fine-tuned weights: "
 _FINE_TUNING = "noisin train NAME --train.start RUN --train.averaging from_start. "
 
 LARGE = (
     SystemRecipe(
-        "ptb-zaremba", _ZAREMBA, 19_780_400,
+        "ptb-zaremba", systems.ZAREMBA, 19_780_400,
         "Verified, by the authors' code of their large model: two biases, dropout in three places, "
         "and that the loss is summed. From memory: rate and schedule of the medium model, and its "
         "start from U(±0.05), where ours is U(±0.039). " + _SUMMED,
         (86.2, 82.7), {"zaremba2014recurrent": "static"}),
     SystemRecipe(
-        "ptb-gal", _GAL, 19_780_400,
+        "ptb-gal", systems.GAL, 19_780_400,
         "Verified: masks per gate, the schedule and the rates 0.3, 0.5, 0.3, 0.5, but these are "
         "of the large model: those of the medium one, which the row is about, are not known to "
         "us. " + _SUMMED + "The authors leave out the mask of words in Monte Carlo; we do not.",
         (81.9, 79.7), {"gal2016theoretically": "monte-carlo"}),
     SystemRecipe(
-        "ptb-pointer-sentinel", _POINTER, 20_204_200,
+        "ptb-pointer-sentinel", systems.POINTER, 20_204_200,
         "Verified: the head's equations. From memory: sizes, batch, steps, lr, clip and their "
         "schedule. A guess: the dropout, and that the loss is summed. The authors' LSTM also has "
         "zoneout, whose rates are not known to us.",
         (72.4, 70.9), {"merity2016pointer": "static"}),
     SystemRecipe(
-        "ptb-grave", _GRAVE, 28_886_800,
+        "ptb-grave", systems.GRAVE, 28_886_800,
         "From memory: 1 × 1024 and 30 steps. The authors train with Adagrad, which is not here: "
         "optimizer, batch, dropout and epochs are ours, and so is that the weights are not tied.",
         (None, 82.3), {"grave2016improving": "cache"}),
     SystemRecipe(
-        "ptb-inan", _INAN, 13_270_400,
+        "ptb-inan", systems.INAN, 13_270_400,
         "Verified: sizes, batch, steps, lr, and no bias of the output. Second-hand: decay, clip, "
         "gamma (0.5 to 0.8) and the rate. From memory: the temperature. Ours: the epochs, and "
         "masks of their own for the state that goes up and the one that is fed back. " + _SUMMED,
         (75.7, 73.2), {"inan2016tying": "static"}),
     SystemRecipe(
-        "ptb-highway", _HIGHWAY, 23_482_400,
+        "ptb-highway", systems.HIGHWAY, 23_482_400,
         "Verified: all settings. " + _SUMMED + "It starts from U(±0.04); ours from U(±0.035).",
         (67.9, 65.4), {"zilly2016recurrent": "static"}),
     SystemRecipe(
         "ptb-melis",
-        _melis("ptb", 0.00396, 7.449e-5, {
+        systems.melis("ptb", 0.00396, 7.449e-5, {
             "hidden_size": 723, "num_layers": 4,
             "dropout": {"input": 0.6336, "between": 0.3091, "recurrent": 0.6428, "output": 0.7009,
                         "locked": True}}, 224),
@@ -238,7 +103,7 @@ LARGE = (
         (60.9, 58.3), {"melis2017state": "static"}, words=PTB + 1),
     SystemRecipe(
         "ptb-melis-10m",
-        _melis("ptb", 0.004179, 1.2435e-4, {
+        systems.melis("ptb", 0.004179, 1.2435e-4, {
             "hidden_size": 1194, "embedding_size": 268, "num_layers": 1,
             "projection": {"dropout": 0.327},
             "dropout": {"input": 0.5799, "recurrent": 0.2153, "output": 0.327, "locked": True},
@@ -246,7 +111,7 @@ LARGE = (
         9_997_549, "As ptb-melis: the model of 1 layer.", (61.8, 59.6), words=PTB + 1),
     SystemRecipe(
         "wt2-melis",
-        _melis("wikitext-2", 0.00246, 3.776e-5, {
+        systems.melis("wikitext-2", 0.00246, 3.776e-5, {
             "hidden_size": 1227, "embedding_size": 149, "num_layers": 2,
             "projection": {"dropout": 0.3915},
             "dropout": {"input": 0.4842, "between": 0.092, "recurrent": 0.4539, "output": 0.3915,
@@ -254,45 +119,45 @@ LARGE = (
         23_982_129, "As ptb-melis: 2 layers. From memory: the published numbers.", (69.1, 65.9),
         words=WT2 + 1),
     SystemRecipe(
-        "ptb-awd", _AWD, 24_221_600,
+        "ptb-awd", systems.AWD, 24_221_600,
         "Verified: all settings, by the authors' README and main.py. The batch is the README's "
         "20; the paper has 40. " + _FINE + _FINE_TUNING,
         (60.7, 58.8), {"merity2017regularizing": "cache", "krause2017dynamic": "dynamic"}),
     SystemRecipe(
-        "wt2-awd", merge(_AWD, _AWD_WT2), 33_556_078,
+        "wt2-awd", merge(systems.AWD, systems.AWD_WT2), 33_556_078,
         "Verified: all settings, and the numbers, by the authors' README and main.py.",
         (68.7, 65.6), words=WT2),
     SystemRecipe(
-        "ptb-awd-mos", merge(_AWD, _MOS), 21_500_620,
+        "ptb-awd-mos", merge(systems.AWD, systems.MOS), 21_500_620,
         "Verified: all settings, by the authors' README and main.py. From memory: 58.08 on "
         "valid. " + _FINE + _FINE_TUNING + "Then lr is 25.",
         (58.08, 55.97), {"yang2017breaking": "dynamic"}),
     SystemRecipe(
-        "wt2-awd-mos", merge(merge(_AWD, _MOS), _MOS_WT2), 34_909_528,
+        "wt2-awd-mos", merge(merge(systems.AWD, systems.MOS), systems.MOS_WT2), 34_909_528,
         "Verified: all settings, by the authors' README and main.py. The published numbers are "
         "of fine-tuned weights, with an lr of 20.",
         (63.88, 61.45), words=WT2),
     SystemRecipe(
-        "ptb-awd-mos-gamma", merge(merge(_AWD, _MOS), _GAMMA | {"train": {"epochs": 400}}),
+        "ptb-awd-mos-gamma", merge(merge(systems.AWD, systems.MOS), systems.GAMMA | {"train": {"epochs": 400}}),
         21_500_620,
         "ptb-awd-mos with the noise of the paper's caption, shape 2 and scale 0.4, centred and "
         "scaled as in its table 2: a standard deviation of 0.4. Reasoned: fed back, in all "
         "layers, and all other settings are those of the row above; the paper does not say.",
         rows={None: "dynamic"}),
     SystemRecipe(
-        "ptb-fraternal", _FRATERNAL, 9_997_440,
+        "ptb-fraternal", systems.FRATERNAL, 9_997_440,
         "Verified: all settings, by the authors' main.py, of 1 × 655. They also put the best "
         "weights back when lr is divided.",
         (67.5, 64.9)),
     SystemRecipe(
         "ptb-krueger",
-        merge(merge(_ZAREMBA, _LARGE), {"model": {"zoneout": DROPOUTS["zoneout"]["zoneout"]}}),
+        merge(merge(systems.ZAREMBA, systems.LARGE), {"model": {"zoneout": DROPOUTS["zoneout"]["zoneout"]}}),
         66_034_000,
         "Verified: the rates of zoneout, on top of the large model of Zaremba et al., and the "
         "settings of that, by its code. " + _SUMMED,
         (81.4, 77.4)),
     SystemRecipe(
-        "ptb-semeniuta", _SEMENIUTA, 5_656_336,
+        "ptb-semeniuta", systems.SEMENIUTA, 5_656_336,
         "Verified: sizes and rates, by the authors' code. Reasoned: that the loss is summed. "
         "Ours: the epochs. The numbers are those of Krueger et al., who repeated it.",
         (91.6, 87.0)),
@@ -300,7 +165,7 @@ LARGE = (
 
 _SMALL: Settings = {
     "data": {"name": "ptb"},
-    "model": {"hidden_size": 200, "dropout": _locked(0.2)},
+    "model": {"hidden_size": 200, "dropout": systems.locked(0.2)},
     "train": {"batch_size": 20, "lr": 20.0, "epochs": 15},
 }
 _SMALL_AWD: Settings = {
@@ -344,7 +209,7 @@ def _small() -> Iterator[SystemRecipe]:
             yield SystemRecipe(f"ptb-small-{system}{suffix}", merged, parameters, f"Ours. {note}")
     mos = merge(merge(_SMALL, _SMALL_AWD), _SMALL_MOS)
     note = "Ours. The paper's last row at 2 × 200: ptb-small-mos with its Gamma noise."
-    yield SystemRecipe("ptb-small-mos-gamma", merge(mos, _GAMMA), 2_855_200, note)
+    yield SystemRecipe("ptb-small-mos-gamma", merge(mos, systems.GAMMA), 2_855_200, note)
 
 
 SYSTEM_RECIPES: Mapping[str, SystemRecipe] = {r.name: r for r in (*LARGE, *_small())}
