@@ -1,8 +1,9 @@
-"""The settings of systems by other authors, as they trained them: see :mod:`~.zoo` for the notes."""
+"""The settings of systems by other authors, as they trained them; :mod:`~.zoo` has notes on each."""
 
 from __future__ import annotations
 
-from noisin.experiments.paper.recipes import Settings
+from noisin._util.settings import merge
+from noisin.experiments.paper.recipes import DROPOUTS, Settings
 
 
 def summed(lr: float, clip: float, steps: int = 35) -> Settings:
@@ -33,10 +34,15 @@ ZAREMBA: Settings = {
     "train": summed(1.0, 5.0)
     | {"batch_size": 20, "lr_decay": 1.2, "lr_decay_after": 6, "epochs": 39},
 }
-LARGE: Settings = {
-    "model": {"hidden_size": 1500, "dropout": {"input": 0.65, "between": 0.65, "output": 0.65}},
-    "train": summed(1.0, 10.0) | {"lr_decay": 1.15, "lr_decay_after": 14, "epochs": 55},
-}
+ZAREMBA_LARGE: Settings = merge(
+    ZAREMBA,
+    {
+        "model": {"hidden_size": 1500, "dropout": {"input": 0.65, "between": 0.65, "output": 0.65}},
+        "train": summed(1.0, 10.0) | {"lr_decay": 1.15, "lr_decay_after": 14, "epochs": 55},
+    },
+)
+ZONEOUT: Settings = {"model": {"zoneout": DROPOUTS["zoneout"]["zoneout"]}}
+KRUEGER: Settings = merge(ZAREMBA_LARGE, ZONEOUT)
 GAL: Settings = {
     "data": {"name": "ptb"},
     "model": {
@@ -112,32 +118,42 @@ AWD: Settings = {
         "terms": {"ar": 2.0, "tar": 1.0},
     },
 }
-AWD_WT2: Settings = {
-    "data": {"name": "wikitext-2"},
-    "model": {"dropout": {"input": 0.65, "between": 0.2}},
-    "train": {"batch_size": 80, "epochs": 750},
-}
-MOS: Settings = {
-    "model": {
-        "hidden_size": 960,
-        "embedding_size": 280,
-        "last_size": 620,
-        "head": {"kind": "mixture-of-softmaxes", "experts": 15, "dropout": 0.29},
-        "dropout": {"input": 0.4, "between": 0.225},
+AWD_WT2: Settings = merge(
+    AWD,
+    {
+        "data": {"name": "wikitext-2"},
+        "model": {"dropout": {"input": 0.65, "between": 0.2}},
+        "train": {"batch_size": 80, "epochs": 750},
     },
-    "train": {"batch_size": 12, "lr": 20.0, "epochs": 1000},
-}
-MOS_WT2: Settings = {
-    "data": {"name": "wikitext-2"},
-    "model": {
-        "hidden_size": 1150,
-        "embedding_size": 300,
-        "last_size": 650,
-        "dropout": {"input": 0.55, "between": 0.2},
+)
+AWD_MOS: Settings = merge(
+    AWD,
+    {
+        "model": {
+            "hidden_size": 960,
+            "embedding_size": 280,
+            "last_size": 620,
+            "head": {"kind": "mixture-of-softmaxes", "experts": 15, "dropout": 0.29},
+            "dropout": {"input": 0.4, "between": 0.225},
+        },
+        "train": {"batch_size": 12, "lr": 20.0, "epochs": 1000},
     },
-    "train": {"batch_size": 15, "lr": 15.0},
-}
+)
+AWD_MOS_WT2: Settings = merge(
+    AWD_MOS,
+    {
+        "data": {"name": "wikitext-2"},
+        "model": {
+            "hidden_size": 1150,
+            "embedding_size": 300,
+            "last_size": 650,
+            "dropout": {"input": 0.55, "between": 0.2},
+        },
+        "train": {"batch_size": 15, "lr": 15.0},
+    },
+)
 GAMMA: Settings = {"noise": {"family": "gamma", "gamma": 0.4, "alpha": 2.0}}
+AWD_MOS_GAMMA: Settings = merge(AWD_MOS, GAMMA | {"train": {"epochs": 400}})
 FRATERNAL: Settings = {
     "data": {"name": "ptb"},
     "model": {

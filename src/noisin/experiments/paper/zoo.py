@@ -2,8 +2,8 @@
 
 Each has the settings of its authors as far as they are known, and a note that says which are
 verified (read in the authors' code or text), reasoned, or from memory. Several train on the loss
-summed over the steps of a window. The loss here is its mean, so :func:`~.systems.summed` multiplies the
-learning rate by the number of steps, and divides the largest norm of the gradient by it.
+summed over the steps of a window. The loss here is its mean, so :func:`.systems.summed` multiplies
+the learning rate by the number of steps, and divides the largest norm of the gradient by it.
 
 ``ptb-small-SYSTEM[-gaussian]`` has 2 × 200 units, a batch of 20 and 15 epochs, for a machine
 without a GPU. Its rates are ours, and none was tuned; its noise has a standard deviation of 0.5.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from noisin._util.settings import merge
 from noisin.experiments.paper import systems
-from noisin.experiments.paper.recipes import DROPOUTS, Settings
+from noisin.experiments.paper.recipes import Settings
 from noisin.training.config import RunConfig
 
 PTB, WT2 = 10_000, 33_278  # words
@@ -124,22 +124,21 @@ LARGE = (
         "20; the paper has 40. " + _FINE + _FINE_TUNING,
         (60.7, 58.8), {"merity2017regularizing": "cache", "krause2017dynamic": "dynamic"}),
     SystemRecipe(
-        "wt2-awd", merge(systems.AWD, systems.AWD_WT2), 33_556_078,
+        "wt2-awd", systems.AWD_WT2, 33_556_078,
         "Verified: all settings, and the numbers, by the authors' README and main.py.",
         (68.7, 65.6), words=WT2),
     SystemRecipe(
-        "ptb-awd-mos", merge(systems.AWD, systems.MOS), 21_500_620,
+        "ptb-awd-mos", systems.AWD_MOS, 21_500_620,
         "Verified: all settings, by the authors' README and main.py. From memory: 58.08 on "
         "valid. " + _FINE + _FINE_TUNING + "Then lr is 25.",
         (58.08, 55.97), {"yang2017breaking": "dynamic"}),
     SystemRecipe(
-        "wt2-awd-mos", merge(merge(systems.AWD, systems.MOS), systems.MOS_WT2), 34_909_528,
+        "wt2-awd-mos", systems.AWD_MOS_WT2, 34_909_528,
         "Verified: all settings, by the authors' README and main.py. The published numbers are "
         "of fine-tuned weights, with an lr of 20.",
         (63.88, 61.45), words=WT2),
     SystemRecipe(
-        "ptb-awd-mos-gamma", merge(merge(systems.AWD, systems.MOS), systems.GAMMA | {"train": {"epochs": 400}}),
-        21_500_620,
+        "ptb-awd-mos-gamma", systems.AWD_MOS_GAMMA, 21_500_620,
         "ptb-awd-mos with the noise of the paper's caption, shape 2 and scale 0.4, centred and "
         "scaled as in its table 2: a standard deviation of 0.4. Reasoned: fed back, in all "
         "layers, and all other settings are those of the row above; the paper does not say.",
@@ -150,9 +149,7 @@ LARGE = (
         "weights back when lr is divided.",
         (67.5, 64.9)),
     SystemRecipe(
-        "ptb-krueger",
-        merge(merge(systems.ZAREMBA, systems.LARGE), {"model": {"zoneout": DROPOUTS["zoneout"]["zoneout"]}}),
-        66_034_000,
+        "ptb-krueger", systems.KRUEGER, 66_034_000,
         "Verified: the rates of zoneout, on top of the large model of Zaremba et al., and the "
         "settings of that, by its code. " + _SUMMED,
         (81.4, 77.4)),
@@ -191,7 +188,7 @@ SMALL_SYSTEMS: Mapping[str, tuple[Settings, int, str]] = {
     "gal": (_SMALL_GAL, 2_653_200, "Locked masks per gate, and of words."),
     "weight-drop": ({"model": {"weight_drop": {"p": 0.2}}}, 2_653_200, "Weight drop alone."),
     "krueger": (
-        {"model": {"zoneout": DROPOUTS["zoneout"]["zoneout"]}},
+        systems.ZONEOUT,
         2_653_200,
         "Zoneout. (ptb-small-zoneout has the batch, dropout and epochs of the paper instead.)",
     ),
