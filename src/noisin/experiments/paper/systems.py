@@ -1,4 +1,4 @@
-"""The settings of systems by other authors, as they trained them; :mod:`~.zoo` has notes on each."""
+"""The settings of systems by other authors, as they trained them; :mod:`.zoo` has notes on each."""
 
 from __future__ import annotations
 
