@@ -67,7 +67,7 @@ LARGE = (
         "ptb-gal", systems.GAL, 19_780_400,
         "Verified: masks per gate, the schedule and the rates 0.3, 0.5, 0.3, 0.5, but these are "
         "of the large model: those of the medium one, which the row is about, are not known to "
-        "us. " + _SUMMED + "The authors leave out the mask of words in Monte Carlo; we do not.",
+        "us. " + _SUMMED + "The row: noisin evaluate RUN --method monte-carlo --masks pass.",
         (81.9, 79.7), {"gal2016theoretically": "monte-carlo"}),
     SystemRecipe(
         "ptb-pointer-sentinel", systems.POINTER, 20_204_200,
