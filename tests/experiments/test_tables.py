@@ -339,7 +339,8 @@ def test_the_last_table() -> None:
         for system in results.SYSTEMS:
             assert str(system.test) in shown
         assert shown.count("copied error") == 2
-    rows = list(csv.DictReader(io.StringIO(sheets.show(5, Collection(), "csv"))))
+    lines = csv.DictReader(io.StringIO(sheets.show(5, Collection(), "csv")))
+    rows = [line for line in lines if line["table"] == "5"]
     assert [(r["citation"], r["paper_dev"]) for r in rows] == [
         (s.citation or "", str(s.dev) if s.dev else "") for s in results.SYSTEMS
     ]

@@ -1,6 +1,7 @@
 """Settings by name, and settings from a TOML file with the sections of a config.
 
-The names are those of the files in this package and of the paper's :mod:`~.recipes`.
+The names are those of the files in this package, of the paper's :mod:`~.recipes`, and of its
+:mod:`~.zoo` of other systems.
 With ``base = "ptb-medium"`` the settings of a file override those of a preset. A section
 ``[compare]`` has a sub-section for each of several runs, with the settings that only it has.
 
@@ -25,11 +26,12 @@ from noisin._util.settings import merge, sections
 from noisin._util.wording import shown
 from noisin.data.text import TextStream
 from noisin.errors import InvalidValue
-from noisin.experiments.paper import recipes
+from noisin.experiments.paper import recipes, zoo
 from noisin.training.config import RunConfig
 
 FOLDER = Path(__file__).parent / "presets"
 MAIN_JOB = "compare"
+RECIPES: Mapping[str, Mapping[str, Any]] = {**recipes.RECIPES, **zoo.RECIPES}
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Preset:
 
 def names() -> list[str]:
     """The presets: the files in this package, and the recipes."""
-    return sorted([*_files(), *recipes.RECIPES])
+    return sorted([*_files(), *RECIPES])
 
 
 def known() -> str:
@@ -73,15 +75,15 @@ def known() -> str:
     others = [name for name in recipes.RECIPES if name.split("-")[0] not in recipes.CORPORA]
     parts = "; ".join(f"{part}: {', '.join(kinds)}" for part, kinds in recipes.PARTS.items())
     return (
-        f"{', '.join([*_files(), *others])}, and, for the cells of the paper's tables, "
-        f"{recipes.PATTERN} ({parts})"
+        f"{', '.join([*_files(), *others])}, for the cells of the paper's tables, "
+        f"{recipes.PATTERN} ({parts}), and, for other systems, {', '.join(zoo.RECIPES)}"
     )
 
 
 def read(name: str) -> Preset:
     """A preset by its name, or a TOML file by its path."""
-    if name in recipes.RECIPES:
-        return Preset(name, recipes.RECIPES[name])
+    if name in RECIPES:
+        return Preset(name, RECIPES[name])
     if name in _files():
         return _read(FOLDER / f"{name}.toml")
     if name.endswith(".toml") or os.path.lexists(name):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from noisin.experiments import formats, tags
 from noisin.experiments.collection import Collection
 from noisin.experiments.formats import Sheet
-from noisin.experiments.paper import recipes, results, tables
+from noisin.experiments.paper import lineup, recipes, results, tables
 from noisin.experiments.paper.tables import Comparison, TableLine
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
@@ -24,11 +24,6 @@ FIELDS = (
     *("table", "row", "size", "recipe", "gamma", "std", "paper_dev", "paper_test"),
     *("dev", "dev_std", "test", "test_std", "difference", "seeds", "fewest_epochs"),
     *("most_epochs", "notes", "runs"),
-)
-SYSTEM_HEADS = ("model", "parameters", "paper dev", "paper test", "dev", "test")
-SYSTEM_FIELDS = (
-    *("table", "citation", "model", "parameters", "paper_dev", "paper_test", "dev", "test"),
-    "notes",
 )
 # How a row is marked that is not of the first reading of the paper's dropout.
 MARKS: Mapping[recipes.Reading, str] = {
@@ -70,11 +65,10 @@ def show(number: int, runs: Collection, format: Format = "text") -> str:
 def remarks(number: int, runs: Collection) -> list[str]:
     """Remarks on our numbers, on the paper's, and on runs that do not count."""
     tables.check_number(number)
-    if number == results.SYSTEMS[0].table:
-        found = ["No recipe trains these models, so there is nothing of ours to compare."]
-        found += [f"{row.model}: {row.note}" for row in results.SYSTEMS if row.note]
+    if number == lineup.NUMBER:
+        found = [*lineup.remarks(runs), *_legend(lineup.sheets(runs))]
     else:
-        found = [*_of_ours(tables.compare(number, runs)), *_of_the_paper(number)]
+        found = [*_of_ours(number, runs), *_of_the_paper(number)]
         found += _others(tables.compare(number, runs), bool(runs))
     return found + [f"{record.name} cannot be used: {record.reason}" for record in runs.damaged]
 
@@ -82,8 +76,8 @@ def remarks(number: int, runs: Collection) -> list[str]:
 def sheets(number: int, runs: Collection) -> Iterator[Sheet]:
     """The parts of a table of the paper next to ours, one for each size of the model."""
     tables.check_number(number)
-    if number == results.SYSTEMS[0].table:
-        yield _systems()
+    if number == lineup.NUMBER:
+        yield from lineup.sheets(runs)
         return
     comparison = tables.compare(number, runs)
     short = next(k for k, name in recipes.CORPORA.items() if name == comparison.corpus)
@@ -130,29 +124,17 @@ def _mark(line: TableLine) -> str:
     return marks.get(line.result.recipe, "")
 
 
-def _systems() -> Sheet:
-    rows = tuple(
-        (
-            (row.citation or "this paper") + " - " + row.model,
-            MISSING if row.parameters is None else f"{row.parameters:g} M",
-            MISSING if row.dev is None else str(row.dev),
-            str(row.test),
-            MISSING,
-            MISSING,
-        )
-        for row in results.SYSTEMS
-    )
-    title = f"Table {results.SYSTEMS[0].table}. Penn Treebank, the best of their time"
-    return Sheet(title, SYSTEM_HEADS, rows)
-
-
-def _of_ours(comparison: Comparison) -> Iterator[str]:
+def _of_ours(number: int, runs: Collection) -> Iterator[str]:
     yield (
         "Ours are at the best epoch by validation; ± is the sample standard deviation over seeds, "
         "and the difference is our test minus the paper's."
     )
-    shown = " ".join(entry for line in comparison.lines for entry in _row(line))
-    yield from (f"{words}: {meaning}" for words, meaning in LEGEND.items() if words in shown)
+    yield from _legend(sheets(number, runs))
+
+
+def _legend(shown: Iterable[Sheet]) -> Iterator[str]:
+    entries = " ".join(entry for sheet in shown for row in sheet.rows for entry in row)
+    yield from (f"{words}: {meaning}" for words, meaning in LEGEND.items() if words in entries)
 
 
 def _of_the_paper(number: int) -> Iterator[str]:
@@ -190,12 +172,8 @@ def _reason(run: Run, number: int) -> str:
 
 def _csv(number: int, runs: Collection) -> str:
     tables.check_number(number)
-    if number == results.SYSTEMS[0].table:
-        rows = [
-            (s.table, s.citation, s.model, s.parameters, s.dev, s.test, None, None, s.note)
-            for s in results.SYSTEMS
-        ]
-        return formats.csv(SYSTEM_FIELDS, rows)
+    if number == lineup.NUMBER:
+        return formats.csv(lineup.FIELDS, lineup.values(runs))
     return formats.csv(FIELDS, map(_values, tables.compare(number, runs).lines))
 
 

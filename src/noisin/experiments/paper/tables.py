@@ -129,10 +129,10 @@ def _lines(cell: TableCell, alike: Mapping[str, list[Run]]) -> Iterator[TableLin
         config = recipes.config(name)
         found = alike.get(point(config), [])
         if found or i == 0:
-            yield TableLine(cell, _result(name, config.train.epochs, found))
+            yield TableLine(cell, result_of(name, config.train.epochs, found))
 
 
-def _result(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
+def result_of(recipe: str, limit: int, runs: Sequence[Run]) -> Result:
     """The result of complete runs, or else of unfinished ones, which have no test perplexity."""
     diverged = [run for run in runs if run.diverged is not None and not run.complete]
     begun = [run for run in runs if run.metrics and run not in diverged]
