@@ -44,7 +44,7 @@ NO_RATES: dict[str, Any] = {
 }
 SENTENCE = np.random.RandomState(0).permutation(np.arange(24) % toy.WORDS).astype(np.int32)
 REPEATED = dataclasses.replace(
-    toy.corpus(), train=np.tile(SENTENCE, 120), valid=np.tile(SENTENCE, 4), test=SENTENCE
+    toy.corpus(), train=np.tile(SENTENCE, 200), valid=np.tile(SENTENCE, 4), test=SENTENCE
 )
 
 
@@ -92,16 +92,22 @@ def test_every_recipe_trains_two_steps(name: str, tmp_path: Path) -> None:
     assert math.isfinite(record.summary["best"]["test"]["nats"])
 
 
-@pytest.mark.parametrize("name", [recipe.name for recipe in zoo.LARGE])
+FITTING = {"optimizer": "adam", "lr": 0.05, "clip": 0.25, "lr_decay": 1.0, "bptt": 8}
+# At toy size, without rates and noise, some are the same model, trained in the same way.
+DISTINCT = {
+    str(without_rates(shrunk(recipe.name, **FITTING)) | {"data": None}): recipe.name
+    for recipe in reversed(zoo.LARGE)
+}
+
+
+@pytest.mark.parametrize("name", sorted(DISTINCT.values()))
 def test_every_system_overfits_a_sentence(name: str, tmp_path: Path) -> None:
     """Of 24 words, each of 12 twice: without a memory, log 2 is the best."""
-    options = {"optimizer": "adam", "lr": 0.1, "clip": 1.0, "lr_decay": 1.0, "bptt": 8}
-    settings = without_rates(shrunk(name, **options))
+    settings = without_rates(shrunk(name, variable_length=False, **FITTING))
     record = toy.train(RunConfig.parse(settings), tmp_path / "run", REPEATED)
     (line,) = record.metrics
     guess = math.log(toy.WORDS)
-    print(name, line["train"]["nats"], line["valid"]["nats"], line["step"])
-    assert line["train"]["nats"] < guess
+    assert line["train"]["nats"] < 0.9 * guess
     assert line["valid"]["nats"] < 0.6 * guess
 
 

@@ -153,8 +153,8 @@ CELLS: Mapping[str, tuple[str, Make]] = {
 }
 
 
-def survey(rows: int = 20_000, seed: int = 0) -> list[Surveyed]:
-    """The verdict of each regularizer, alone and with noise around it; takes a few seconds."""
+def survey(rows: int = 10_000, seed: int = 0) -> list[Surveyed]:
+    """The verdict of each regularizer, alone and with noise around it."""
     return [
         *(Surveyed(name, s, _verdict(make(), rows, seed), None) for name, s, make in _of(NOISES)),
         *(
