@@ -133,13 +133,13 @@ RUNS: dict[str, Callable[[], Any]] = {
     "endurance": lambda: compare_endurance(SHAPE, early=2, late=4),
     "growth": lambda: compare_growth({"T": (2, 4), "vocabulary": (10, 20)}, TOY, budget=0.01),
 }
-IN_PROCESSES = ("memory", "endurance")  # of their own, which take long to start
+LONG = ("memory", "endurance", "shapes", "growth")  # the first two in processes of their own
 
 
 def test_every_benchmark_runs() -> None:
     assert RUNS.keys() == BENCHMARKS.keys()
     for name, run in RUNS.items():
-        if name in IN_PROCESSES and not PRODUCTS:
+        if name in LONG and not PRODUCTS:
             continue
         comparisons = list(run())
         assert comparisons

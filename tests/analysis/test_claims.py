@@ -188,7 +188,12 @@ def test_at_the_effort_of_the_breaks_all_that_is_whole_holds(claim: Claim) -> No
         assert [row for row in claim() if not row.passed] == []
 
 
-@pytest.mark.parametrize(("id", "claim", "broken"), BREAKS, ids=[row for row, _, _ in BREAKS])
+# Some rows have several breaks; here each has at least its first one.
+FIRST = {id: (id, claim, broken) for id, claim, broken in reversed(BREAKS)}
+SOME = BREAKS if PRODUCTS else [*FIRST.values()]
+
+
+@pytest.mark.parametrize(("id", "claim", "broken"), SOME, ids=[row for row, _, _ in SOME])
 def test_a_broken_thing_is_caught(id: str, claim: Claim, broken: Break, monkeypatch: Patch) -> None:
     broken(monkeypatch)
     with kernels.using("reference"), toys.effort(EFFORT):  # the kernel that breaks are made in

@@ -150,6 +150,7 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
     print(f"{POINTS} points, {len(killed)} workers killed")
 
 
+@stress_only
 def test_ctrl_c_and_on(
     text: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
