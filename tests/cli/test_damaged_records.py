@@ -168,6 +168,7 @@ def test_what_is_not_a_file_is_named(
         ("BEST/weights.safetensors with NaN", "evaluate", "its weights bias are not all finite"),
         ("BEST/weights.safetensors of float64", "evaluate", "are torch.float64, the model's"),
         ("BEST/average.safetensors of int64", "resume", "are torch.int64, the model's"),
+        ("NEWEST/manifest.json best = {}", "generate", "does not name the best checkpoint of the"),
         ("BEST/state.pt  = []", "generate", "its state is not a dict of values by name"),
         ("BEST/state.pt schedule = gone", "evaluate", "schedule is missing"),
         ("BEST/state.pt schedule.lr = 'x'", "resume", "its schedule (learning rate, best epochs"),
@@ -189,7 +190,8 @@ def test_what_is_wrong_is_named(
     assert summary is not None
     best = f"checkpoints/{summary['best']['checkpoint']:06d}"
     copy = shutil.copytree(run, tmp_path / "runs" / run.name)
-    dict(all_damages(run))[name.replace("BEST", best)](copy)
+    newest = f"checkpoints/{max(path.name for path in (run / 'checkpoints').iterdir())}"
+    dict(all_damages(run))[name.replace("BEST", best).replace("NEWEST", newest)](copy)
     before = snapshot(copy)
     assert commands(run, text, tmp_path)[command](copy) == 2
     assert message in capsys.readouterr().err

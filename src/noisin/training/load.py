@@ -96,9 +96,15 @@ def read_weights(
     checkpoint = checkpoints.newest(note)
     if checkpoint is None:
         raise Unavailable(f"{record.folder}: has no checkpoint yet. Train it first.")
-    if weights is None:
-        weights = Schedule.from_state_dict(checkpoint.state["schedule"]).best_weights
+    schedule = Schedule.from_state_dict(checkpoint.state["schedule"])
+    weights = schedule.best_weights if weights is None else weights
     if when == "best":
+        if weights in schedule.bests and weights not in checkpoint.manifest.best:
+            raise InvalidValue(
+                f"{checkpoints.path(checkpoint.manifest.number)}: is damaged: its manifest does "
+                f"not name the best checkpoint of the {weights} weights, which were scored. Use "
+                f"the newest one, or train again."
+            )
         checkpoint = checkpoints.best(checkpoint, weights)
     saved = checkpoint.weights if weights == "raw" else checkpoint.average
     if saved is None:
