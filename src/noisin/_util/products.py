@@ -35,9 +35,10 @@ Choice = Mapping[str, str]  # of a candidate for "kind-size"
 
 DEFAULT = "mkl"
 CHOICES = ("auto", DEFAULT, "onednn", "c")
-SIZES = {"small": 2**26, "medium": 2**29, "large": None}  # multiply-adds, fewer than
-ROUNDS = 15
+SIZES = {"small": 2**26, "medium": 2**29, "large": 2**31, "huge": None}  # multiply-adds, fewer than
+ROUNDS, LEAST_ROUNDS = 15, 5
 SECONDS = 0.004  # of a measurement, at least
+BUDGET = 0.5  # seconds for all candidates of a product, unless so few rounds take longer
 CLEARLY = 0.97  # of the time of the default: what is not clearly faster is not worth a change
 _fixed: ContextVar[Choice | None] = ContextVar("noisin_products", default=None)
 
@@ -173,7 +174,10 @@ class Products:
         rivals |= {name: c.product for name, c in self.candidates.items() if c.runs(a, b)}
         with torch.no_grad():
             times = {name: [_seconds(product, a, b)] for name, product in rivals.items()}
-            for _ in range(ROUNDS):  # interleaved, because the machine drifts
+            start = time.perf_counter()
+            for turn in range(ROUNDS):  # interleaved, because the machine drifts
+                if turn >= LEAST_ROUNDS and time.perf_counter() - start > BUDGET:
+                    break
                 for name, product in rivals.items():
                     times[name].append(_seconds(product, a, b))
         # The least time, because other work on the machine only adds to it. A choice that was made
@@ -228,9 +232,11 @@ def choice_of(text: str, source: str = "NOISIN_GEMM") -> Choice:
 
 
 def _complete(choice: object, names: list[str]) -> Choice:
+    """A candidate for each name. Records without huge products have them as large ones."""
     if not isinstance(choice, Mapping):
         raise ValueError("not a choice")
-    return {name: str(choice.get(name, DEFAULT)) for name in names}
+    others = {name: choice.get(name.replace("-huge", "-large"), DEFAULT) for name in names}
+    return {name: str(choice.get(name, others[name])) for name in names}
 
 
 def _seconds(product: Product, a: Tensor, b: Tensor) -> float:

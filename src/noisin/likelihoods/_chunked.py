@@ -23,7 +23,8 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 Weigh = Callable[[slice, Tensor], Tensor]
 
 CACHE_LINE = 64
-_EXAMPLES = {"small": (64, 1_000), "medium": (200, 5_000), "large": (650, 10_000)}  # H, O
+_SIZES = ((64, 1_000), (200, 5_000), (650, 10_000), (650, 33_278))  # H and O
+_EXAMPLES = dict(zip(("small", "medium", "large", "huge"), _SIZES, strict=True))
 
 
 def _example(kind: str, size: str) -> tuple[Tensor, Tensor]:

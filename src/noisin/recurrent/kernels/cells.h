@@ -43,6 +43,7 @@ enum cell { ELMAN_TANH, ELMAN_RELU, ELMAN_SIGMOID, LSTM, GRU_READ, GRU_STATE };
 
 struct layer {
   long cell, additive, reverse, T, N, H, P, threads, masked, multiplied;
+  long D;             /* from one row of d_gates to the next, which may be more than it has */
   const long *offset; /* T + 1 */
 };
 
@@ -182,13 +183,14 @@ INLINE void NAME(backward_units)(long cell, int projected, const struct layer *l
       const REAL *before =
           NAME(before)(l, i, row, H, carried ? carries : z, carried ? carry0 : z0);
       for (long j = from; j < to; j += LANES) {
-        const long here = (start + row) * H + j, gate = (start + row) * G * H + j;
+        const long at = start + row, here = at * H + j;
 #define STEP_BACK(n)                                                                       \
   NAME(step_back)(cell, H, n,                                                               \
                   NAME(emit_back)(l->additive, n, eps + here, d_z + here,                   \
                                   d_state + row * H + j),                                   \
-                  gates + gate, carries ? carries + here : 0, before + j,                   \
-                  d_carry + row * H + j, d_gates + gate, NAME(of_units)(k, projected, here))
+                  gates + at * G * H + j, carries ? carries + here : 0, before + j,         \
+                  d_carry + row * H + j, d_gates + at * l->D + j,                           \
+                  NAME(of_units)(k, projected, here))
         if (to - j >= LANES) STEP_BACK(LANES); /* a constant, for speed */
         else STEP_BACK(to - j);
       }
@@ -197,7 +199,7 @@ INLINE void NAME(backward_units)(long cell, int projected, const struct layer *l
     for (long row = 0; row < rows && !l->multiplied; row += CHUNK) {
       const long chunk = least(CHUNK, rows - row);
       const REAL *a[CHUNK];
-      for (long r = 0; r < chunk; ++r) a[r] = d_gates + (start + row + r) * G * H + (G - R) * H;
+      for (long r = 0; r < chunk; ++r) a[r] = d_gates + (start + row + r) * l->D + (G - R) * H;
       for (long b = z_first; b < z_last; ++b) {
         NAME(product)(K, chunk, a, panels + b * K * BLOCK, *sum);
         for (long r = 0; r < chunk; ++r)

@@ -26,6 +26,16 @@ long NAME(gemm_room)(const struct gemm *g) {
   return NAME(panels_of_b)(g) + g->threads * NAME(own_of_gemm)(g);
 }
 
+/* Rows of a piece of A, packed tile by tile: for a transposed A, whose columns are in order. */
+INLINE void NAME(pack_rows)(const struct gemm *g, const REAL *A, long chunk, long depth,
+                            REAL *packed) {
+  for (long row = 0, tall; row < chunk; row += tall) {
+    tall = height(chunk - row);
+    for (long k = 0; k < depth; ++k, packed += tall)
+      memcpy(packed, A + row + k * g->a_column, (size_t)tall * sizeof(REAL));
+  }
+}
+
 /* Rows of a piece of A, in order: where they are, or copied to `rows`. */
 INLINE void NAME(rows)(const struct gemm *g, const REAL *A, long chunk, long depth, REAL *rows,
                        const REAL **a) {
@@ -40,16 +50,18 @@ INLINE void NAME(rows)(const struct gemm *g, const REAL *A, long chunk, long dep
   for (long r = 0; r < chunk; ++r) a[r] = rows + r * depth;
 }
 
-/* Rows of C, for one piece of K; the first one overwrites them. */
+/* Rows of C, for one piece of K; the first one overwrites them. `a` is none if they are packed. */
 INLINE void NAME(gemm_rows)(const struct gemm *g, long chunk, long depth, const REAL **a,
-                            const REAL *panels, int first, REAL *C, VEC sum[CHUNK][2]) {
+                            const REAL *packed, const REAL *panels, int first, REAL *C,
+                            VEC sum[CHUNK][2]) {
   for (long b = 0; b < pieces(g->N, BLOCK); ++b) {
     for (long r = 0; r < chunk; ++r)
       for (long v = 0; v < 2; ++v) {
         const long j = b * BLOCK + v * LANES, n = g->N - j;
         sum[r][v] = first || n <= 0 ? (VEC){0} : LOAD(C + r * g->c_row + j);
       }
-    NAME(add_product)(depth, chunk, a, panels + b * depth * BLOCK, sum);
+    if (a) NAME(add_product)(depth, chunk, a, panels + b * depth * BLOCK, sum);
+    else NAME(add_packed_product)(depth, chunk, packed, panels + b * depth * BLOCK, sum);
     for (long r = 0; r < chunk; ++r)
       for (long v = 0; v < 2; ++v) {
         const long j = b * BLOCK + v * LANES, n = g->N - j;
@@ -67,6 +79,7 @@ void NAME(gemm)(const struct gemm *g, REAL *room, const REAL *A, const REAL *B, 
     VEC(*sum)[2] = (VEC(*)[2])own;
     REAL *rows = own + CHUNK * BLOCK;
     const long tallest = even(end - start, CHUNK);
+    const int transposed = g->a_row == 1 && g->a_column != 1;
     for (long k = 0; k < g->K; k += most) {
       const long depth = least(most, g->K - k);
       for (long b = blocks * THREAD / THREADS; b < blocks * (THREAD + 1) / THREADS; ++b)
@@ -76,8 +89,11 @@ void NAME(gemm)(const struct gemm *g, REAL *room, const REAL *A, const REAL *B, 
       for (long m = start, chunk; m < end; m += chunk) {
         const REAL *a[CHUNK];
         chunk = least(tallest, end - m);
-        NAME(rows)(g, A + m * g->a_row + k * g->a_column, chunk, depth, rows, a);
-        NAME(gemm_rows)(g, chunk, depth, a, room, k == 0, C + m * g->c_row, sum);
+        const REAL *piece = A + m * g->a_row + k * g->a_column;
+        if (transposed) NAME(pack_rows)(g, piece, chunk, depth, rows);
+        else NAME(rows)(g, piece, chunk, depth, rows, a);
+        NAME(gemm_rows)(g, chunk, depth, transposed ? 0 : a, rows, room, k == 0, C + m * g->c_row,
+                        sum);
       }
       BARRIER
     }

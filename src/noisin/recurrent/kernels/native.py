@@ -36,7 +36,9 @@ class Tiling(NamedTuple):
     block: int  # hidden units at a time
 
 
-_NUMBERS = ("cell", "additive", "reverse", "T", "N", "H", "P", "threads", "masked", "multiplied")
+_NUMBERS = (
+    "cell", "additive", "reverse", "T", "N", "H", "P", "threads", "masked", "multiplied", "D",
+)  # fmt: skip
 
 
 class _Call(ctypes.Structure):
@@ -142,7 +144,8 @@ def backward(
     """As :func:`noisin.recurrent.kernels.eager.backward`."""
     z0, carry0 = state if len(state) > 1 else (state[0], None)
     d_carry = d_state[1] if len(d_state) > 1 else torch.empty_like(d_state[0])
-    d_gates = torch.empty_like(gates)
+    stride = signature.row_stride(gates.shape[1], gates.dtype)
+    d_gates = gates.new_empty(len(gates), stride)[:, : gates.shape[1]]
     d_projected = None if w_hr is None else torch.empty_like(z)
     _call(
         "backward", plan, w_hh, factors, gates=gates, u=w_hh, w_hr=_contiguous(w_hr), z0=z0,
@@ -212,7 +215,7 @@ def _prepared(
     offsets = (ctypes.c_long * (T + 1))(*plan.offsets)
     layer = _Call(
         plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, P, threads, masked, alone,
-        ctypes.addressof(offsets),
+        signature.row_stride(plan.cell.slots * H, dtype), ctypes.addressof(offsets),
     )  # fmt: skip
     room = getattr(loaded, f"room_{suffix}")(ctypes.byref(layer), name.startswith("backward"))
     return _Prepared(getattr(loaded, f"{name}_{suffix}"), layer, room, offsets)

@@ -109,7 +109,7 @@ INLINE void NAME(project_back)(const struct layer *l, long i, long first, long l
           const long j = b * BLOCK + v * LANES, n = H - j, at = start + row + r;
           if (n > 0)
             NAME(step_back)(LSTM, H, n, sum[r][v], gates + at * 4 * H + j, carries + at * H + j,
-                            before + j, d_carry + (row + r) * H + j, d_gates + at * 4 * H + j,
+                            before + j, d_carry + (row + r) * H + j, d_gates + at * l->D + j,
                             NAME(of_units)(k, 1, at * H + j));
         }
       }

@@ -10,7 +10,7 @@
 
 #define CHUNK 96 /* rows at a time */
 #ifndef NEAR /* tests have less, so that small products are in several pieces, too */
-#define NEAR 320 /* of K: a panel of so many rows fits into the nearest cache beside its tile */
+#define NEAR 1024 /* of K: a panel of so many rows is read in order, and fits into the second cache */
 #endif
 #ifndef INLINE /* tests do without it, which takes a tenth of the time to compile */
 #define INLINE static inline __attribute__((always_inline))
@@ -89,8 +89,10 @@ INLINE void NAME(store)(REAL *p, VEC v, long n) {
 #define LOAD(p) NAME(load)(p, n)
 #define STORE(p, v) NAME(store)(p, v, n)
 
-/* Add to out, for `rows` rows and BLOCK columns, the sum over k of a[row][k] panel[k]. */
-INLINE void NAME(tile)(int rows, long K, const REAL *const *a, const REAL *panel, VEC out[][2]) {
+/* Add to out, for `rows` rows and BLOCK columns, the sum over k of a[row][k] panel[k]. Where the rows
+   are packed, `a` is none, and a[row][k] is packed[k][row]. */
+INLINE void NAME(tile)(int rows, long K, const REAL *const *a, const REAL *packed,
+                       const REAL *panel, VEC out[][2]) {
   VEC sum[TALL][2];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) sum[r][0] = out[r][0], sum[r][1] = out[r][1];
@@ -99,8 +101,9 @@ INLINE void NAME(tile)(int rows, long K, const REAL *const *a, const REAL *panel
     IN_REGISTERS(left, right);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
-      sum[r][0] += a[r][k] * left;
-      sum[r][1] += a[r][k] * right;
+      const REAL factor = a ? a[r][k] : packed[k * rows + r];
+      sum[r][0] += factor * left;
+      sum[r][1] += factor * right;
     }
   }
 #pragma GCC unroll 16
@@ -110,7 +113,11 @@ INLINE void NAME(tile)(int rows, long K, const REAL *const *a, const REAL *panel
 /* The tile, compiled for each height. */
 #define TILE(rows)                                                                               \
   OUTLINE void NAME(tile_##rows)(long K, const REAL *const *a, const REAL *panel, VEC out[][2]) { \
-    NAME(tile)(rows, K, a, panel, out);                                                          \
+    NAME(tile)(rows, K, a, 0, panel, out);                                                       \
+  }                                                                                              \
+  OUTLINE void NAME(packed_tile_##rows)(long K, const REAL *packed, const REAL *panel,           \
+                                        VEC out[][2]) {                                          \
+    NAME(tile)(rows, K, 0, packed, panel, out);                                                  \
   }
 EACH_HEIGHT(TILE)
 #undef TILE
@@ -123,6 +130,20 @@ INLINE void NAME(add_product)(long depth, long rows, const REAL *const *a, const
     switch (tall) {
 #define TILE(rows) \
   case rows: NAME(tile_##rows)(depth, a + row, panel, out + row); break;
+      EACH_HEIGHT(TILE)
+#undef TILE
+    }
+  }
+}
+
+/* The same of rows that are packed, tile by tile. */
+INLINE void NAME(add_packed_product)(long depth, long rows, const REAL *packed, const REAL *panel,
+                                     VEC out[CHUNK][2]) {
+  for (long row = 0, tall; row < rows; row += tall) {
+    tall = height(rows - row);
+    switch (tall) {
+#define TILE(rows) \
+  case rows: NAME(packed_tile_##rows)(depth, packed + row * depth, panel, out + row); break;
       EACH_HEIGHT(TILE)
 #undef TILE
     }

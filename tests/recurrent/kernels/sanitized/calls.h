@@ -90,7 +90,7 @@ static void NAME(call_backward)(const struct layer *l, struct values *v) {
   REAL *z = NAME(narrow)(v->z, S * Z), *carries = carried ? NAME(narrow)(v->carries, S * H) : 0;
   REAL *d_z = NAME(narrow)(v->d_z, S * Z), *d_state = NAME(narrow)(v->d_state, l->N * Z);
   REAL *d_carry = carried ? NAME(narrow)(v->d_carry, l->N * H) : NAME(filled)(l->N * H);
-  REAL *d_gates = NAME(filled)(S * G * H), *room = NAME(filled)(NAME(room)(l, 1));
+  REAL *d_gates = NAME(filled)((S - 1) * l->D + G * H), *room = NAME(filled)(NAME(room)(l, 1));
   struct NAME(factors) k = NAME(factors_of)(l, v);
   if (NAME(is_factored)(&k))
     NAME(backward_factored)(&k, l, room, gates, u, w_hr, z0, carry0, eps, mask, z, carries, d_z,
@@ -100,7 +100,8 @@ static void NAME(call_backward)(const struct layer *l, struct values *v) {
                    d_carry, d_gates, d_projected);
   NAME(release)(&k);
   NAME(widen)(v->d_projected, d_projected, S * Z);
-  NAME(widen)(v->d_state, d_state, l->N * Z), NAME(widen)(v->d_gates, d_gates, S * G * H);
+  NAME(widen)(v->d_state, d_state, l->N * Z);
+  for (long s = 0; s < S; ++s) NAME(widen)(v->d_gates + s * G * H, d_gates + s * l->D, G * H);
   if (carried) NAME(widen)(v->d_carry, d_carry, l->N * H);
   free(gates), free(u), free(z0), free(eps), free(carry0), free(z), free(carries), free(d_z);
   free(d_state), free(d_carry), free(d_gates), free(room), free(mask);

@@ -163,8 +163,9 @@ static void try(const int *at, long N, int all_threads) {
   set_offsets(at, N, offset);
   struct layer l = {cell_of(at), at[ADDITIVE],   at[REVERSE], steps(at), N,
                     units(at),   projection(at), 1,           at[MASK],  0,
-                    offset};
+                    0,           offset};
   l.multiplied = at[MULTIPLIED] && l.T == 1 && !l.P;
+  l.D = slots_of(l.cell) * l.H + 3 * at[BIAS]; /* with and without room between rows */
   struct values given = inputs(&l, at), expected = copied(&l, &given), back = {0};
   plain_forward(&l, &expected);
   for (int level = 0; level < levels[THREADS]; ++level) {

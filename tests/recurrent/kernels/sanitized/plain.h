@@ -9,7 +9,7 @@
 enum cell { TANH, RELU, SIGMOID, LSTM, GRU_READ, GRU_STATE };
 
 struct layer { /* as the kernel has it */
-  long cell, additive, reverse, T, N, H, P, threads, masked, multiplied;
+  long cell, additive, reverse, T, N, H, P, threads, masked, multiplied, D;
   const long *offset;
 };
 
