@@ -29,9 +29,9 @@ from pathlib import Path
 from benchmarks.models import STEPS, Shape
 from noisin.recurrent import kernels
 
-# glibc's default: larger blocks are mapped one by one, and returned when freed. It rises with the
-# blocks that are freed, unless it was set.
-MAPPED = {"MALLOC_MMAP_THRESHOLD_": str(128 * 1024)}
+# Larger blocks are mapped one by one, and returned when freed. glibc raises its own threshold with
+# the blocks that are freed, but not one that was set.
+MAPPED = {"MALLOC_MMAP_THRESHOLD_": str(32 * 1024)}
 FREE_LIST = 2_000  # tuples of one length that CPython keeps
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -44,7 +44,7 @@ def peaks(rival: str, shape: Shape, steps: list[int], kernel: str = "auto") -> l
 def live_peaks(rival: str, shape: Shape, steps: list[int], kernel: str = "auto") -> list[int]:
     """The same without what glibc's heap and CPython's free lists keep for later use.
 
-    The free lists are filled before, and blocks of 128 kB and more never come from the heap. Where
+    The free lists are filled before, and blocks of 32 kB and more never come from the heap. Where
     the C library is not glibc, the latter has no effect.
     """
     return _run(rival, kernel, FREE_LIST, shape, steps, MAPPED)
