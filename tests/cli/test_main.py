@@ -22,11 +22,26 @@ COMMANDS = ("train", "evaluate", "generate", "table", "figure", "report", "data"
 
 
 def test_help_and_version_need_no_torch() -> None:
-    for arguments in ([], ["--version"], *([command, "--help"] for command in COMMANDS)):
-        run = noisin(*arguments, code="sys.modules['torch'] = None")
-        assert run.returncode == 0, run.stderr
-        assert run.stdout
-        assert run.stderr == ""
+    """One after another in one process, which takes long to start."""
+    calls = [[], ["--version"], *([command, "--help"] for command in COMMANDS)]
+    code = f"""
+sys.modules["torch"] = None
+from noisin import cli
+for arguments in {calls}:
+    try:
+        cli.main(arguments)
+    except SystemExit as exit:
+        assert not exit.code, arguments
+    print("end of", arguments)
+"""
+    run = noisin("--version", code=code)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    shown = run.stdout
+    for arguments in calls:
+        said, end, shown = shown.partition(f"end of {arguments}\n")
+        assert said, arguments
+        assert end, arguments
 
 
 def test_help_appears_at_once() -> None:
@@ -39,8 +54,8 @@ def test_help_appears_at_once() -> None:
     torch = subprocess.run(
         [sys.executable, "-c", f"{spent}; import torch"], capture_output=True, text=True, check=True
     )
-    ours = [float(noisin("--help", code=spent).stdout.splitlines()[-1]) for _ in range(3)]
-    assert min(ours) < float(torch.stdout) / 2
+    ours = (float(noisin("--help", code=spent).stdout.splitlines()[-1]) for _ in range(3))
+    assert any(seconds < float(torch.stdout) / 2 for seconds in ours)
 
 
 def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
