@@ -16,7 +16,7 @@ import pytest
 from noisin import cli
 from noisin.training.record import RunRecord
 from tests.cli.conftest import SMALL
-from tests.cli.run import in_process, noisin
+from tests.cli.run import forked, in_process, noisin
 
 COMMANDS = ("train", "evaluate", "generate", "table", "figure", "report", "data", "verify")
 
@@ -138,10 +138,10 @@ def test_work_goes_on_when_nobody_reads_of_its_progress(text: Path, tmp_path: Pa
     arguments = ("--data.name", str(text), *SMALL, "--train.epochs", "2", "--out", str(tmp_path))
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "noisin", "train", "manual", *arguments]
-    run = subprocess.run(command, stdout=writer, stderr=writer, check=False)
+    run = forked("train", "manual", *arguments, stdout=writer, stderr=writer)
     os.close(writer)
-    assert run.returncode == 0
+    run.join()
+    assert run.exitcode == 0
     (folder,) = tmp_path.iterdir()
     summary = RunRecord(folder).summary
     assert summary is not None
@@ -193,18 +193,16 @@ def test_signals(number: int, code: int, text: Path, tmp_path: Path) -> None:
     """The run is saved, says so, and goes on with the same command."""
     arguments = ("train", "manual", "--data.name", str(text), "--model.hidden_size", "8")
     arguments += ("--train.batch_size", "4", "--threads", "1", "--out", str(tmp_path))
-    run = subprocess.Popen(
-        [sys.executable, "-m", "noisin", *arguments, "--train.epochs", "100000"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert run.stderr is not None
-    assert "epoch  1" in run.stderr.readline()
-    time.sleep(0.1)
-    run.send_signal(number)
-    said = run.stderr.read()
-    run.stderr.close()
-    assert run.wait() == code
+    reader, writer = os.pipe()
+    run = forked(*arguments, "--train.epochs", "100000", stderr=writer)
+    os.close(writer)
+    with open(reader) as stderr:
+        assert "epoch  1" in stderr.readline()
+        time.sleep(0.1)
+        os.kill(run.pid or 0, number)
+        said = stderr.read()
+    run.join()
+    assert run.exitcode == code
     assert said.splitlines()[-1].startswith("noisin: stopped and saved in")
     (folder,) = tmp_path.iterdir()
     done = len((folder / "metrics.jsonl").read_text().splitlines())
