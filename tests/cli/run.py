@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import warnings
+from multiprocessing.context import ForkProcess
 
 import pytest
 
@@ -22,7 +22,7 @@ def noisin(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
-def forked(*arguments: str, stdout: int = 1, stderr: int = 2) -> multiprocessing.Process:
+def forked(*arguments: str, stdout: int = 1, stderr: int = 2) -> ForkProcess:
     """In a fork of this process, which has torch loaded, with these descriptors as its streams."""
 
     def run() -> None:
@@ -33,7 +33,7 @@ def forked(*arguments: str, stdout: int = 1, stderr: int = 2) -> multiprocessing
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         cli.main(list(arguments))
 
-    process = multiprocessing.get_context("fork").Process(target=run)
+    process = ForkProcess(target=run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of fork in newer Pythons
         process.start()
