@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Tests start many processes: each would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run quick test suite stress torches bench wheel bench-wheel lint clean
 

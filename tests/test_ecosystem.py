@@ -233,10 +233,11 @@ def _train_a_replica(rank: int, folder: str) -> None:
         torch.distributed.destroy_process_group()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of fork in newer Pythons
 def test_distributed_data_parallel(tmp_path: Path) -> None:
     """Two processes draw noise of their own and share their gradients."""
-    mp.spawn(  # type: ignore[attr-defined]
-        _train_a_replica, (str(tmp_path),), nprocs=2
+    mp.start_processes(  # type: ignore[attr-defined]
+        _train_a_replica, (str(tmp_path),), nprocs=2, start_method="fork"
     )
     one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     assert not torch.equal(one["z"], two["z"])

@@ -151,13 +151,14 @@ sparsity = 0.01
 """
 
 
-# Several commands in one process, because a process takes seconds to import torch.
+# Several commands in one process, because a process takes seconds to import torch. A star stands
+# for the only folder of such a name.
 ONE_AFTER_ANOTHER = """
-import sys
+import glob, sys
 from noisin.cli import main
 for command in sys.argv[1:]:
     try:
-        main(command.split())
+        main([word for part in command.split() for word in (glob.glob(part) or [part])])
     except SystemExit as exit:
         assert not exit.code, command
 """
@@ -189,22 +190,21 @@ def test_the_help_names_them(env: dict[str, str]) -> None:
 
 def test_they_train_survive_a_kill_and_are_reported(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(SETTINGS)
-    train = [sys.executable, "-m", "noisin", "train", "mine.toml", "--threads", "1", "--out"]
-    process = subprocess.Popen([*train, "killed"], env=env, cwd=tmp_path, stderr=subprocess.PIPE)
+    train = "train mine.toml --threads 1 --out"
+    command = [sys.executable, "-m", "noisin", *train.split(), "killed"]
+    process = subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE)
     toy.wait_for(lambda: any(tmp_path.glob("killed/*/checkpoints/000004")))
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    for out in ("killed", "whole"):
-        printed = run(env, *train[1:], out, cwd=tmp_path)
-        assert "nats per step" in printed
+    commands = [f"{train} killed", f"{train} whole", "evaluate whole/mine-*", "report whole"]
+    printed = run(env, "-c", ONE_AFTER_ANOTHER, *commands, cwd=tmp_path)
+    assert printed.count("nats per step") >= 2
     (killed,), (whole,) = tmp_path.glob("killed/mine-*"), tmp_path.glob("whole/mine-*")
     assert toy.result(killed) == toy.result(whole)
     lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["train"]["nats"] < lines[0]["train"]["nats"] < 3 * 0.75
     assert lines[-1]["terms"]["sparsity"] > 0
     assert lines[-1]["noise_std"] == pytest.approx(0.3)
-    printed = run(env, "-c", ONE_AFTER_ANOTHER, f"evaluate {whole}", "report whole", cwd=tmp_path)
-    assert "nats" in printed
     page = (tmp_path / "whole" / "report.html").read_text()
     for words in ("coins", "minimal-gated", "uniform", "sparsity 0.01", "nats per step"):
         assert words.lower() in page.lower(), words

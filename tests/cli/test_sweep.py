@@ -26,7 +26,7 @@ from tests.cli.run import in_process, noisin
 from tests.pairwise import stress_only
 from tests.training.toy import result, wait_for
 
-POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "3"))  # `make stress` asks for more,
+POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "2"))  # `make stress` asks for more,
 KILLS = float(os.environ.get("NOISIN_SWEEP_KILLS", "0"))  # and for a death every so many seconds
 EPOCHS = 12 if KILLS else 6  # of a run: long enough to be killed in the middle
 
@@ -127,13 +127,13 @@ def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: 
             seen = now | seen
             # Each has made an epoch before it dies: on a slow machine, too, it comes to an end.
             victims = [pid for pid in now if pid not in killed and now[pid] > seen[pid]]
-            wanted = time.monotonic() - last > KILLS if KILLS else len(killed) < 2
+            wanted = time.monotonic() - last > KILLS if KILLS else not killed
             if victims and wanted and kill(chosen := dice.choice(victims)):
                 killed.add(chosen)
                 last = time.monotonic()
         printed, said = process.communicate()
     assert process.returncode == 0, said
-    assert len(killed) >= (POINTS // 4 if KILLS else 2)
+    assert len(killed) >= (POINTS // 4 if KILLS else 1)
     assert said.count("a worker died") == len(killed)
     runs = collect(out)
     assert runs.damaged == []

@@ -8,6 +8,7 @@ import torch
 import noisin
 from noisin import noise
 from tests import stats
+from tests.pairwise import table
 
 T, K, F, H = 6, 40_000, 3, 4
 FAMILIES = [family.from_variance(0.8) for family in noise.FAMILIES.values()]
@@ -22,9 +23,11 @@ def draws(rnn: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
     return z, h
 
 
-@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
-@pytest.mark.parametrize("law", FAMILIES, ids=str)
-@pytest.mark.parametrize("cell", [noisin.RNN, noisin.LSTM, noisin.GRU])
+@pytest.mark.parametrize(
+    ("cell", "law", "mode"),
+    table([noisin.RNN, noisin.LSTM, noisin.GRU], FAMILIES, ["multiplicative", "additive"]),
+    ids=str,
+)
 def test_strong_unbiasedness_without_feedback(cell: type, law: noise.Family, mode: str) -> None:
     """E[z_t] = h_t with noise on the last layer only, not fed back."""
     rnn = cell(F, H, 2, noise=law, mode=mode, feedback=False, noisy_layers="last",

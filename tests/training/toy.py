@@ -147,7 +147,7 @@ class Process:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def wait(self, seconds: float = 60) -> Outcome:
+    def wait(self, seconds: float = 240) -> Outcome:
         self._process.join(seconds)
         code = self._process.exitcode
         if code is None:

@@ -31,6 +31,8 @@ from noisin.noise import Noise
 from noisin.noise.base import require_noise
 from noisin.recurrent.functional import Mode, inject
 
+ENTRIES = 2**20  # of the natural parameters that are computed at once
+
 
 @dataclass(frozen=True)
 class Regularizer:
@@ -198,16 +200,19 @@ def _bregman_samples(
 ) -> Tensor:
     """K samples of ``Σ A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``, not negative term by term.
 
-    The last term has mean zero, and removes most of the variance where the noise is small.
+    The last term has mean zero, and removes most of the variance where the noise is small. As many
+    samples are drawn at once as have ``ENTRIES`` natural parameters.
     """
     h, V = h.detach().double(), V.detach().double()
     bias = None if bias is None else bias.detach().double()
     gap = bregman(likelihood, _natural_parameter(h, V, bias))
+    at_once = max(1, ENTRIES // (h.numel() // h.shape[-1] * V.shape[1]))
     samples = []
-    for _ in range(K):
-        z = inject(h, noise.sample(h.shape, like=h, generator=generator), mode)
-        samples.append(gap(_natural_parameter(z, V, bias)).sum())
-    return torch.stack(samples)
+    for start in range(0, K, at_once):
+        shape = (min(at_once, K - start), *h.shape)
+        z = inject(h, noise.sample(shape, like=h, generator=generator), mode)
+        samples.append(gap(_natural_parameter(z, V, bias)).reshape(len(z), -1).sum(1))
+    return torch.cat(samples)
 
 
 def bregman(likelihood: Likelihood, s_h: Tensor) -> Callable[[Tensor], Tensor]:

@@ -27,6 +27,7 @@ LARGEST = 300
 RANGE = 50 if PRODUCTS else LARGEST
 SETS = {"baseline": (), "avx2": ("avx2", "fma"), "avx512": ("avx512f", "avx512dq", "fma")}
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+OPTIONS = (*SANITIZERS, *(["-fopenmp"] if sys.platform == "linux" else []))
 # Nothing inlined, which compiles in a second; sums in several pieces, however small; and nothing on
 # the stack that a thread with a small one has no room for.
 FLAGS = (
@@ -55,19 +56,37 @@ def compiler() -> str:
     return found
 
 
-def driver(
-    folder: Path, instructions: str, kernel: Path = build.HERE, source: str = "driver.c"
-) -> Path:
-    """A driver and a kernel, compiled for an instruction set, or a skip."""
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where what several programs are made of is compiled once: it takes seconds, and runs less."""
+    return tmp_path_factory.mktemp("objects")
+
+
+def compiled(source: Path, instructions: str, folder: Path) -> str:
+    """The object file of a source, which is compiled unless the folder has it."""
     features = SETS[instructions]
     if not {*features} <= {*processor.kind().split()}:
         pytest.skip(f"the processor has no {' and '.join(features)}")
+    target = folder / f"{source.stem}-{instructions}.o"
+    options = [*(f"-m{feature}" for feature in features), *OPTIONS, "-o", str(target)]
+    if not target.exists():
+        subprocess.run([compiler(), *FLAGS, "-c", str(source), *options], check=True)
+    return str(target)
+
+
+def driver(
+    folder: Path,
+    instructions: str,
+    objects: Path,
+    kernel: Path | None = None,
+    source: str = "driver.c",
+) -> Path:
+    """A driver and a kernel, ours or another, for an instruction set, or a skip."""
+    ours = compiled(HERE / source, instructions, objects)
+    whole = (build.HERE, objects) if kernel is None else (kernel, folder)
+    tested = compiled(whole[0] / "kernel.c", instructions, whole[1])
     target = folder / "driver"
-    options = [*(f"-m{feature}" for feature in features), *SANITIZERS, "-lm", "-o", str(target)]
-    if sys.platform == "linux":
-        options.append("-fopenmp")
-    sources = (str(HERE / source), str(kernel / "kernel.c"))
-    subprocess.run([compiler(), *FLAGS, *sources, *options], check=True)
+    subprocess.run([compiler(), ours, tested, *OPTIONS, "-lm", "-o", str(target)], check=True)
     return target
 
 
@@ -81,17 +100,20 @@ def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("first", range(1, LARGEST + 1, RANGE))
 @pytest.mark.parametrize("instructions", SETS)
 def test_no_shape_leaves_its_memory_or_is_wrong(
-    instructions: str, first: int, tmp_path: Path
+    instructions: str, first: int, tmp_path: Path, objects: Path
 ) -> None:
     how = "product" if PRODUCTS else "pairwise"
-    done = run(driver(tmp_path, instructions), how, first, first + RANGE - 1)
+    done = run(driver(tmp_path, instructions, objects), how, first, first + RANGE - 1)
     assert done.returncode == 0, done.stderr[:3000]
     assert int(done.stdout.split()[0]) >= 2 * RANGE, done.stdout
 
 
 @pytest.mark.parametrize("instructions", SETS)
-def test_no_product_leaves_its_memory_or_is_wrong(instructions: str, tmp_path: Path) -> None:
-    done = run(driver(tmp_path, instructions, source="products.c"), "all" if PRODUCTS else "some")
+def test_no_product_leaves_its_memory_or_is_wrong(
+    instructions: str, tmp_path: Path, objects: Path
+) -> None:
+    program = driver(tmp_path, instructions, objects, source="products.c")
+    done = run(program, "all" if PRODUCTS else "some")
     assert done.returncode == 0, done.stderr[:3000]
     assert int(done.stdout.split()[0]) >= 500, done.stdout
 
@@ -179,24 +201,25 @@ MUTANTS_OF_PRODUCTS = {
 
 
 @pytest.mark.parametrize("mutant", some(MUTANTS_OF_PRODUCTS))
-def test_a_product_that_is_broken_is_reported(mutant: str, tmp_path: Path) -> None:
+def test_a_product_that_is_broken_is_reported(mutant: str, tmp_path: Path, objects: Path) -> None:
     whole, broken = MUTANTS_OF_PRODUCTS[mutant]
     kernel = tmp_path / "kernel"
     shutil.copytree(build.HERE, kernel, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     text = (kernel / "gemm.h").read_text(encoding="utf-8")
     assert text.count(whole) == 1
     (kernel / "gemm.h").write_text(text.replace(whole, broken), encoding="utf-8")
-    assert run(driver(tmp_path, "baseline", kernel, "products.c"), "some").returncode == 1
+    program = driver(tmp_path, "baseline", objects, kernel, "products.c")
+    assert run(program, "some").returncode == 1
 
 
 @pytest.mark.parametrize("mutant", some(MUTANTS))
-def test_a_kernel_that_is_broken_is_reported(mutant: str, tmp_path: Path) -> None:
+def test_a_kernel_that_is_broken_is_reported(mutant: str, tmp_path: Path, objects: Path) -> None:
     name, whole, broken, reported = MUTANTS[mutant]
     kernel = tmp_path / "kernel"
     shutil.copytree(build.HERE, kernel, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     text = (kernel / name).read_text(encoding="utf-8")
     assert text.count(whole) == 1
     (kernel / name).write_text(text.replace(whole, broken), encoding="utf-8")
-    done = run(driver(tmp_path, "baseline", kernel), "pairwise", 90, 119)
+    done = run(driver(tmp_path, "baseline", objects, kernel), "pairwise", 90, 119)
     assert done.returncode == 1
     assert re.search(reported, done.stderr)
