@@ -45,15 +45,14 @@ def operands(T: int, *sizes: int, dtype: torch.dtype = torch.float64) -> tuple[T
     b = torch.randn(T, *sizes, generator=g, dtype=dtype)
     real = a.real.dtype if a.is_complex() else dtype
     eps = 0.1 * torch.randn(T, *sizes, generator=g, dtype=real)
-    return a * 0.9, b, eps, torch.randn(*sizes, generator=g, dtype=dtype)
+    return a * 0.6, b, eps, torch.randn(sizes, generator=g, dtype=dtype)
 
 
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("T", LENGTHS)
 def test_the_scan_is_the_loop(T: int, site: ScanSite) -> None:
-    for sizes, dtype in itertools.product(
-        [(), (2, 3), (70, 40)], [torch.float64, torch.complex128]
-    ):
+    wide = [(70, 40)] if T in (3, 35) else []  # which is one chunk
+    for sizes, dtype in itertools.product([(), (2, 3), *wide], [torch.float64, torch.complex128]):
         a, b, eps, h0 = operands(T, *sizes, dtype=dtype)
         for mode in ("multiplicative", "additive"):
             assert_close(
@@ -105,8 +104,9 @@ def test_operands_are_broadcast() -> None:
     assert_close(with_decay, scan(torch.full_like(b, 0.5), b)[0])
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-@pytest.mark.parametrize("T", [1, 2, 18])
+@pytest.mark.parametrize(
+    ("T", "dtype"), [(1, torch.float64), (2, torch.complex128), (18, torch.float64)]
+)
 def test_gradients(T: int, dtype: torch.dtype) -> None:
     a, b, eps, h0 = (v.requires_grad_() for v in operands(T, 2, dtype=dtype))
     real = dtype == torch.float64
@@ -117,10 +117,11 @@ def test_gradients(T: int, dtype: torch.dtype) -> None:
 
         with warnings.catch_warnings():  # the differences of gradcheck go beyond the bound
             warnings.simplefilter("ignore", GrowingNoise)
+            warnings.simplefilter("ignore", DeprecationWarning)  # of torch's forward derivatives
             assert gradcheck(
                 run, (a, b, eps, h0), check_forward_ad=real, check_batched_grad=real and T > 1
             )
-            if T < 18 or site == "increment":
+            if T == 2 or (real and site == "state"):
                 assert gradgradcheck(run, (a, b, eps, h0))
     assert gradcheck(lambda a, b: scan(a, b)[0], (a, b))
     assert gradcheck(lambda a, b: scan(a[0], b)[0], (a, b)), "broadcast"
@@ -182,7 +183,9 @@ def test_the_second_moment_grows_as_predicted(sigma: float) -> None:
     grows = a**2 * (1 + sigma**2) >= 1
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        z, _ = scan(torch.tensor([a]), torch.zeros(T, 1).double(), signs, rows, site="state")
+        z, _ = scan(
+            torch.tensor([a], dtype=torch.float64), torch.zeros(T, 1), signs, rows, site="state"
+        )
     factors = torch.full((T,), a**2 * (1 + sigma**2), dtype=torch.float64)
     assert_close(z.square().mean(1), factors.cumprod(0))
     assert [w.category for w in found] == [GrowingNoise] * grows
@@ -223,16 +226,17 @@ X = torch.zeros(4, 2, 3)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: scan(X, X[:3]), r"\(T, N, H\).*got \(4, 2, 3\) and \(3, 2, 3\)"),
-        (lambda: scan(X[:0], X[:0]), "T > 0 steps first"),
-        (lambda: scan(X[0, 0, 0], X[0, 0, 0]), "T > 0 steps first"),
+        (lambda: scan(X, X[:3]), r"\(T, N, H\), with.*got a \(4, 2, 3\), b \(3, 2, 3\)\. Time"),
+        (lambda: scan(X[:0], X[:0]), "T > 0"),
+        (lambda: scan(X[0, 0, 0], X[0, 0, 0]), "T > 0"),
         (lambda: scan(X, X, site="read"), "site must be 'increment' or 'output' or 'state', got"),
         (lambda: scan(X, X, mode="sum"), "mode must be"),
-        (lambda: scan(X, X, X[:3]), r"eps of the shape \(4, 2, 3\) of the states.*\(3, 2, 3\)"),
-        (lambda: scan(X[:, :1], X[:, :1], X), "eps of the shape"),
+        (lambda: scan(X, X, X[:3]), r"got a.*, eps \(3, 2, 3\)"),
+        (lambda: scan(X[0], X[0], X), r"got a \(2, 3\), b \(2, 3\), eps \(4, 2, 3\)"),
         (lambda: scan(X, X, X / 0), "NaN or infinity"),
         (lambda: scan(X, X, X.long()), "floating-point tensor"),
-        (lambda: scan(X, X, h0=X), r"h0 of the shape \(2, 3\) of a state"),
+        (lambda: scan(X, X, h0=X), r"h0 of shape \(N, H\).*h0 \(4, 2, 3\)"),
+        (lambda: scan(X, X, h0=X[:, 0]), r"h0 \(4, 3\)"),
         (lambda: scan(X, X.long()), r"b must be a tensor of real or complex numbers, got.*b.float"),
         (lambda: scan(X, 1.0), "b must be a tensor, got float"),
         (lambda: scan(X, X.to("meta")), "device"),

@@ -49,10 +49,10 @@ def scan(
     """Solve an affine recurrence with noise, ``h_t = a_t h_{t-1} + b_t``, elementwise.
 
     Args:
-        a, b: of shape ``(T, N, H)``, or any other with time first, broadcast against each other;
-            real or complex.
-        eps: centred noise, broadcast to the shape of the states; or None.
-        h0: the state before the first step, broadcast to the shape of one; None is zero.
+        a, b: of shape ``(T, N, H)``, or any other with time first; real or complex.
+        eps: centred noise of the same shape, or None.
+        h0: the state before the first step, ``(N, H)``; None is zero. All four are broadcast: a of
+            shape ``(H,)`` is constant, and N may be 1 in all but eps.
         site: where the noise is: on the ``"increment"`` b, on the ``"output"``, or on the
             ``"state"`` that is fed back, which warns (:class:`noisin.errors.GrowingNoise`) if
             ``σ² >= 1/a² - 1`` for the largest ``|a|``, with σ² the variance of ``noise`` or the
@@ -76,16 +76,14 @@ def scan(
     """
     checks.one_of("scan: site", site, get_args(ScanSite))
     checks.one_of("scan: mode", mode, get_args(Mode))
-    a, b, h0 = _operands(a, b, h0)
+    if noise is not None and eps is not None:
+        raise InvalidValue(
+            "scan: eps and noise are both given. Pass eps, your own centred noise, or noise, which "
+            "it is drawn from."
+        )
+    a, b, eps, h0 = _operands(a, b, eps, h0)
     if noise is not None:
-        if eps is not None:
-            raise InvalidValue(
-                "scan: eps and noise are both given. Pass eps, your own centred noise, or noise, "
-                "which it is drawn from."
-            )
         eps = validate(noise).sample(tuple(b.shape), like=_real(b), generator=generator)
-    elif eps is not None:
-        eps = _given(eps, b)
     if eps is not None and site == "state" and mode == "multiplicative":
         warn_if_growing("scan", a, eps, None if noise is None else noise.variance)
     return noisy(a, b, eps, h0, site, mode)
@@ -107,8 +105,10 @@ def noisy(
     return functional.inject(h, eps, mode) if emits else h, h[-1]  # type: ignore[arg-type]
 
 
-def _operands(a: Tensor, b: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """All in one dtype; a and b in the shape of the states, h0 in that of one."""
+def _operands(
+    a: Tensor, b: Tensor, eps: Tensor | None, h0: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """All in one dtype; a, b and eps in the shape of the states, h0 in that of one."""
     given = {"a": a, "b": b} | ({} if h0 is None else {"h0": h0})
     checks.require_tensors("scan", **given)
     for name, value in given.items():
@@ -118,35 +118,34 @@ def _operands(a: Tensor, b: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor, 
                 f"Convert it: {name}.float()."
             )
     checks.require_one_device("scan", **given)
-    try:
-        shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
-    except RuntimeError:
-        shape = torch.Size()
-    if not shape or shape[0] == 0:
-        raise InvalidValue(
-            f"scan: expected a and b of shape (T, N, H), or others that broadcast to one with T > "
-            f"0 steps first, got {tuple(a.shape)} and {tuple(b.shape)}."
-        )
+    if eps is not None:
+        checks.require_noise_tensor("scan", eps, b)
+        checks.require_finite("scan", eps)
+    shape = _shape(a, b, eps, h0)
     dtype = reduce(torch.promote_types, (value.dtype for value in given.values()))
-    if h0 is not None:
-        h0 = _expanded("h0", h0.to(dtype), shape[1:], "a state")
-    return a.to(dtype).expand(shape), b.to(dtype).expand(shape), h0
+    a, b = a.to(dtype).expand(shape), b.to(dtype).expand(shape)
+    eps = None if eps is None else eps.to(_real(b)).expand(shape)
+    return a, b, eps, None if h0 is None else h0.to(dtype).expand(shape[1:])
 
 
-def _expanded(name: str, value: Tensor, shape: torch.Size, what: str) -> Tensor:
+def _shape(a: Tensor, b: Tensor, eps: Tensor | None, h0: Tensor | None) -> torch.Size:
+    """The shape of all states, or raise; neither eps nor h0 adds a dimension."""
+    dims = max(a.dim(), b.dim())
+    steps = [a.shape, b.shape] + ([] if eps is None else [eps.shape])
+    one = [] if h0 is None else [h0.shape]
+    fits = all(len(s) <= dims for s in steps) and all(len(s) < dims for s in one)
     try:
-        return value.expand(shape)
+        shape: torch.Size = torch.broadcast_shapes(*steps, *one)  # type: ignore[no-untyped-call]
     except RuntimeError:
+        fits = False
+    if not fits or dims == 0 or shape[0] == 0:
+        got = {"a": a, "b": b, "eps": eps, "h0": h0}
+        shown = [f"{name} {tuple(v.shape)}" for name, v in got.items() if v is not None]
         raise InvalidValue(
-            f"scan: expected {name} of the shape {tuple(shape)} of {what}, or one that broadcasts "
-            f"to it, got {tuple(value.shape)}."
-        ) from None
-
-
-def _given(eps: Tensor, b: Tensor) -> Tensor:
-    checks.require_noise_tensor("scan", eps, b)
-    checks.require_finite("scan", eps)
-    return _expanded("eps", eps.to(_real(b)), b.shape, "the states")
+            f"scan: expected a, b and eps of shape (T, N, H), with T > 0, and h0 of shape (N, H), "
+            f"or others that broadcast to these, got {', '.join(shown)}. Time comes first."
+        )
+    return shape
 
 
 def _real(b: Tensor) -> Tensor:
