@@ -251,7 +251,7 @@ def test_a_circle_inside_a_folder_is_seen() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/data.md", "docs/models.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/data.md", "docs/models.md", "docs/scans.md"])
 def test_the_code_on_the_page_runs(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
