@@ -141,6 +141,19 @@ def test_noise_on_the_state_warns_by_the_gates() -> None:
             rnn(x)
 
 
+def test_the_compiler_and_autocast() -> None:
+    x, eps, h0 = inputs()
+    rnn = noisin.MinLSTM(F, H, noise=LAW, site="state").double()
+    compiled = torch.compile(rnn, backend="eager", fullgraph=True)
+    assert_close(compiled(x, h0, eps=eps), rnn(x, h0, eps=eps))
+    rnn.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        z, z_n = rnn(x.float(), h0.float())
+        z, _ = rnn(z.new_zeros(T, N, F), z_n)
+    assert z.dtype == torch.bfloat16
+    assert z.isfinite().all()
+
+
 class Decay(nn.Module):
     """An affine cell of a user's own: nothing but coefficients."""
 

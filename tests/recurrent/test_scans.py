@@ -128,11 +128,11 @@ def test_gradients(T: int, dtype: torch.dtype) -> None:
 
 
 def test_long_gradients_are_those_of_the_loop() -> None:
-    operand = tuple(v.requires_grad_() for v in operands(300, 3))
+    a, b, eps, h0 = operand = tuple(v.requires_grad_() for v in operands(300, 3))
     weight = torch.randn(300, 3, dtype=torch.float64)
     for site in SITES:
-        expected = torch.autograd.grad((by_steps(*operand, site)[0] * weight).sum(), operand)
-        found = torch.autograd.grad((scan(*operand, site=site)[0] * weight).sum(), operand)
+        expected = torch.autograd.grad((by_steps(a, b, eps, h0, site)[0] * weight).sum(), operand)
+        found = torch.autograd.grad((scan(a, b, eps, h0, site=site)[0] * weight).sum(), operand)
         assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from noisin._util import arguments, checks
+from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidType, InvalidValue
 from noisin.noise import Noise
 from noisin.recurrent import drop_ins, scans
@@ -83,8 +83,7 @@ class AffineCell(nn.Module):
         a, b = x if isinstance(x, Coefficients) else self.coefficients(x)
         if state is None:
             return b
-        drop_ins.state_shapes(type(self).__name__, tuple(b.shape), state)
-        return a * state + b
+        return a * carried(type(self).__name__, state, b) + b
 
     def extra_repr(self) -> str:
         """The sizes."""
@@ -123,6 +122,19 @@ class MinLSTMCell(AffineCell):
         # σ of the logarithm of f/i: no quotient of two gates that are both zero.
         odds = F.logsigmoid(f) - F.logsigmoid(i)
         return Coefficients(odds.sigmoid(), (-odds).sigmoid() * n)
+
+
+def carried(name: str, state: Any, like: Tensor) -> Tensor:
+    """A caller's state in the dtype of the coefficients of one step, or raise."""
+    (state,) = checks.state_parts(name, state, 1)
+    drop_ins.state_shapes(name, tuple(like.shape), state)
+    checks.require_one_device(name, coefficients=like, state=state)
+    if state.dtype != like.dtype and not torch_state.autocasting():
+        raise InvalidType(
+            f"{name}: expected a state of {like.dtype}, as the coefficients, got {state.dtype}. "
+            f"Convert it: state.to({like.dtype})."
+        )
+    return state.to(like.dtype)
 
 
 class Scanned(Injected):
@@ -221,8 +233,7 @@ class Scanned(Injected):
         name = type(self).__name__
         drop_ins.steps_input(name, x)
         a, b = torch.broadcast_tensors(*self.cell.coefficients(x))  # type: ignore[operator, no-untyped-call]
-        if state is not None:
-            drop_ins.state_shapes(name, tuple(b.shape[1:]), state)
+        h0 = None if state is None else carried(name, state, b[0])
         variance = None
         if eps is not None:
             self._check_given(eps, b)
@@ -231,9 +242,7 @@ class Scanned(Injected):
             eps, variance = self._drawn(b), self.noise.variance  # type: ignore[union-attr]
         if eps is not None and self.site == "state" and self.noise_mode == "multiplicative":
             scans.warn_if_growing(name, a, eps, variance, stacklevel=5)
-        return scans.noisy(
-            a, b, eps, None if state is None else state.to(b), self.site, self.noise_mode
-        )
+        return scans.noisy(a, b, eps, h0, self.site, self.noise_mode)
 
     def _drawn(self, b: Tensor) -> Tensor:
         assert self.noise is not None and not isinstance(self.noise, tuple)  # noqa: PT018
