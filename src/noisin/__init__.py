@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from noisin.recurrent.modules import GRU as GRU
     from noisin.recurrent.modules import LSTM as LSTM
     from noisin.recurrent.modules import RNN as RNN
+    from noisin.recurrent.scanned import MinGRU as MinGRU
+    from noisin.recurrent.scanned import MinGRUCell as MinGRUCell
+    from noisin.recurrent.scanned import MinLSTM as MinLSTM
+    from noisin.recurrent.scanned import MinLSTMCell as MinLSTMCell
+    from noisin.recurrent.scanned import Scanned as Scanned
+    from noisin.recurrent.scans import scan as scan
     from noisin.recurrent.unrolled import Unrolled as Unrolled
 
 __version__ = "0.2.0"
@@ -54,6 +60,10 @@ _HOMES |= {name: f"recurrent.{name}" for name in ("functional", "kernels", "conv
 _HOMES |= dict.fromkeys(("GRU", "LSTM", "RNN"), "recurrent.modules")
 _HOMES |= dict.fromkeys(("GRUCell", "LSTMCell", "Noisy", "RNNCell", "unroll"), "recurrent.cells")
 _HOMES |= dict.fromkeys(("noise_off", "noise_on", "set_noise"), "recurrent.injection")
+_HOMES |= dict.fromkeys(
+    ("MinGRU", "MinGRUCell", "MinLSTM", "MinLSTMCell", "Scanned"), "recurrent.scanned"
+)
+_HOMES |= {"scan": "recurrent.scans"}
 _HOMES |= {"revert": "recurrent.convert", "Unrolled": "recurrent.unrolled"}
 _HOMES |= {"linear_nll": "likelihoods.linear"}
 

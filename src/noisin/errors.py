@@ -37,3 +37,7 @@ class InvalidData(NoisinError, ValueError):
 
 class Unavailable(NoisinError, OSError):
     """A file, folder or address cannot be reached, read or written."""
+
+
+class GrowingNoise(UserWarning):
+    """A warning: noise multiplies along the state, and its second moment grows without bound."""

@@ -15,14 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from noisin import likelihoods, noise, objective
-from noisin.analysis import curves, toys
+from noisin.analysis import curves
 from noisin.analysis.claims import dropout
 from noisin.noise import ranges
 from noisin.noise.family import Family
-from noisin.recurrent import functional
+from noisin.recurrent import functional, scans
 from noisin.recurrent.cell import CELLS
 from noisin.recurrent.injection import Injected, Injection
 from noisin.recurrent.layout import Layout
+from noisin.recurrent.scanned import MinGRUCell
 from noisin.recurrent.stack import NoisyStack
 from noisin.regularizers import DropoutLSTMCell, Masks
 
@@ -152,7 +153,8 @@ fresh_where_shared = wrapped(
 )
 elman_off = stepping("elman", lambda f, gates, *rest, **named: f(1.5 * gates, *rest, **named))
 lstm_off = stepping("lstm", lambda f, gates, *rest, **named: f(1.2 * gates, *rest, **named))
-curved_affine = wrapped(toys.Affine, "forward", lambda f, self, x, z: f(self, x, z).tanh())
+curved_affine = wrapped(MinGRUCell, "forward", lambda f, self, x, z=None: f(self, x, z).tanh())
+scan_off = wrapped(scans, "noisy", lambda f, a, b, eps, *rest: f(a, b, eps + 1e-6, *rest))
 
 
 # Dropout

@@ -127,6 +127,8 @@ BREAKS: list[tuple[str, Claim, Break]] = [
     ("fed-back-not-strong", unbiased_claims.unbiased_noise, breaks.not_fed_back),
     ("shared-not-weak", unbiased_claims.unbiased_noise, breaks.fresh_where_shared),
     ("affine", unbiased_claims.unbiased_noise, breaks.curved_affine),
+    ("affine-scan", unbiased_claims.unbiased_noise, breaks.scan_off),
+    ("affine-scan", unbiased_claims.unbiased_noise, breaks.curved_affine),
     ("dropout-biased", unbiased_claims.unbiased_noise, breaks.nothing_dropped),
     ("bernoulli-output", dropout.bernoulli_is_dropout, breaks.scaled_noise),
     ("bernoulli-output", dropout.bernoulli_is_dropout, breaks.keeps_too_often(0.05)),

@@ -43,17 +43,11 @@ def transforming(cell: HighwayCell) -> HighwayCell:
     return cell.double()
 
 
-class Affine(nn.Module):
-    """A recurrence affine in its state, with gates that read the input alone, as minGRU's."""
+class Curved(noisin.MinGRUCell):
+    """The same through a nonlinearity."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate, self.value = nn.Linear(F, H, **D64), nn.Linear(F, H, **D64)
-
-    def forward(self, x: Tensor, state: Tensor | None) -> Tensor:
-        g = self.gate(x).sigmoid()
-        old = torch.zeros_like(g) if state is None else state
-        return (1 - g) * old + g * self.value(x)
+    def forward(self, x: Any, state: Tensor | None = None) -> Tensor:
+        return super().forward(x, state).tanh()
 
 
 CASES: dict[str, tuple[Any, str]] = {
@@ -105,9 +99,22 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda: DropoutLSTMCell(F, H, p_x=0.5, site="before", shared=True, **D64), "biased"),
     "torch's dropout between layers": (
         lambda: nn.LSTM(F, H, 2, dropout=0.5, **D64), "biased"),
-    "affine, fed back": (lambda: noisin.Noisy(Affine(), LAW), "strongly unbiased"),
+    "affine, fed back": (
+        lambda: noisin.Noisy(noisin.MinGRUCell(F, H).double(), LAW), "strongly unbiased"),
     "affine, fed back, additive": (
-        lambda: noisin.Noisy(Affine(), LAW, mode="additive"), "strongly unbiased"),
+        lambda: noisin.Noisy(noisin.MinLSTMCell(F, H).double(), LAW, mode="additive"),
+        "strongly unbiased"),
+    "affine, then curved, fed back": (
+        lambda: noisin.Noisy(Curved(F, H).double(), LAW), "weakly unbiased"),
+    "scan, increment": (lambda: noisin.MinGRU(F, H, noise=LAW).double(), "strongly unbiased"),
+    "scan, output": (
+        lambda: noisin.MinLSTM(F, H, noise=LAW, site="output").double(), "strongly unbiased"),
+    "scan, state": (
+        lambda: noisin.MinGRU(F, H, noise=noise.Gaussian(0.1), site="state").double(),
+        "strongly unbiased"),
+    "scan, shared, state": (
+        lambda: noisin.MinGRU(
+            F, H, noise=noise.Gaussian(0.5), site="state", share="sequence").double(), "biased"),
     "shared, output only": (
         lambda: noisin.RNN(F, H, noise=LAW, share="sequence", feedback=False, **D64),
         "strongly unbiased"),

@@ -7,6 +7,7 @@ the mean over rows has to be that over masks.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,11 @@ from torch import Tensor, nn
 
 from noisin import noise
 from noisin.analysis.unbiasedness import check_unbiased
+from noisin.errors import GrowingNoise
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.cells import Noisy
 from noisin.recurrent.modules import GRU, LSTM
+from noisin.recurrent.scanned import MinGRU
 from noisin.regularizers import (
     DropoutLSTMCell,
     HighwayCell,
@@ -105,6 +108,15 @@ NOISES: Mapping[str, tuple[str, Make]] = {
         lambda: LSTM(F, H, 2, noise=LAW, feedback=False),
     ),
     "noise of a GRU": ("noise", lambda: GRU(F, H, noise=LAW)),
+    "noise of a minGRU": ('model.cell = "min-gru"', lambda: MinGRU(F, H, noise=LAW)),
+    "noise of a minGRU, output": (
+        'model.cell = "min-gru", noise.site = "output"',
+        lambda: MinGRU(F, H, noise=LAW, site="output"),
+    ),
+    "noise of a minGRU, state": (
+        'model.cell = "min-gru", noise.site = "state"',
+        lambda: MinGRU(F, H, noise=LAW, site="state"),
+    ),
     "one draw of noise for all steps": (
         'noise.share = "sequence"',
         lambda: LSTM(F, H, noise=LAW, share="sequence"),
@@ -180,7 +192,8 @@ def _of(cases: Mapping[str, tuple[str, Make]]) -> Iterable[tuple[str, str, Make]
 
 
 def _verdict(module: nn.Module, rows: int, seed: int) -> str:
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", GrowingNoise)
         torch.manual_seed(seed)
         module.double()
         with torch.no_grad():

@@ -86,17 +86,3 @@ class Model(nn.Module):
         h: Tensor = self.rnn.eval()(x)[0].detach()
         self.rnn.train()
         return h
-
-
-class Affine(nn.Module):
-    """``h = (1 - g) h_prev + g v`` with gates that read only the input, as in minGRU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate, self.value = nn.Linear(X, H), nn.Linear(X, H)
-
-    def forward(self, x: Tensor, state: Tensor | None) -> Tensor:
-        """One step."""
-        g = self.gate(x).sigmoid()
-        new: Tensor = g * self.value(x)
-        return new if state is None else new + (1 - g) * state

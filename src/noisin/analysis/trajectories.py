@@ -23,6 +23,7 @@ from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
 from noisin.recurrent.convert import NOISY
 from noisin.recurrent.functional import States
 from noisin.recurrent.injection import as_training
+from noisin.recurrent.scanned import Scanned
 from noisin.recurrent.stack import NoisyStack
 from noisin.recurrent.windows import step_inputs
 
@@ -43,14 +44,16 @@ class Runner:
         checks.require_module("check_unbiased", module)
         recurrent = isinstance(module, nn.RNNBase)
         self.module = module
-        self.kind = ("rnn" if recurrent else "cell") if kind is None else kind
+        layer = recurrent or isinstance(module, Scanned)
+        self.kind = ("rnn" if layer else "cell") if kind is None else kind
         checks.one_of("check_unbiased: kind", self.kind, ("rnn", "cell"))
         self.time = 1 if recurrent and module.batch_first else 0
         self.bidirectional = recurrent and bool(module.bidirectional)
         if not recurrent:
             checks.require_cell("check_unbiased", module)
         with as_training(module):
-            self.noisy = isinstance(module, NoisyStack | NoisyCell) and module._noise_acts()
+            noisy = isinstance(module, NoisyStack | NoisyCell | Scanned)
+            self.noisy = noisy and module._noise_acts()  # type: ignore[operator]
         if self.bidirectional and not self.noisy:
             raise InvalidValue(
                 f"check_unbiased: a bidirectional {type(module).__name__} without noise cannot be "
@@ -71,6 +74,8 @@ class Runner:
             return _of_stack(self.module, lambda: self.run(x))
         if isinstance(self.module, NoisyCell) and self.noisy:
             return [_of_cell(self.module, x)]
+        if isinstance(self.module, Scanned) and self.noisy:
+            return [_of_scanned(self.module, x)]
         return [self._by_steps(x)]
 
     def _by_steps(self, x: Tensor) -> Trajectory:
@@ -147,6 +152,16 @@ def _of_cell(cell: NoisyCell, x: Tensor) -> Trajectory:
         if cell.feedback:
             state = with_hidden(cell, state, z[t])
     torch.set_rng_state(after)
+    return Trajectory(z, torch.stack(fs))
+
+
+def _of_scanned(layer: Scanned, x: Tensor) -> Trajectory:
+    """Of all steps at once; the clean transition is the cell, called for one step."""
+    z, _ = layer(x)
+    fs: list[Tensor] = []
+    for t, x_t in enumerate(x):
+        read = None if t == 0 else (z[t - 1] if layer.feedback else fs[-1])
+        fs.append(layer.cell(x_t, read))
     return Trajectory(z, torch.stack(fs))
 
 

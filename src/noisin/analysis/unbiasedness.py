@@ -89,12 +89,18 @@ def check_unbiased(
         rows: how many times it is run side by side.
         false_alarm: the probability to call an unbiased module biased.
         kind: whether the module is an ``"rnn"`` or a ``"cell"``; unless given, torch's RNNs and
-            ours are the former and all else the latter.
+            ours, and :class:`~noisin.Scanned` cells, are the former and all else the latter.
 
     >>> import noisin
     >>> from noisin import noise
     >>> rnn = noisin.RNN(2, 3, noise=noise.Gaussian(1.0), feedback=False)
     >>> check_unbiased(rnn, torch.randn(4, 2)).verdict
+    'strongly unbiased'
+
+    Fed-back noise is weakly unbiased, unless the recurrence is affine:
+
+    >>> layer = noisin.MinGRU(2, 3, noise=noise.Gaussian(0.1), site="state")
+    >>> check_unbiased(layer, torch.randn(4, 2)).verdict
     'strongly unbiased'
     """
     runner = Runner(module, kind)

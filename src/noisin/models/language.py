@@ -27,7 +27,7 @@ from noisin.models.sizes import Reads, layer_sizes
 from noisin.models.steps import GateDropout
 from noisin.noise import Noise
 from noisin.recurrent.functional import Mode, Share
-from noisin.recurrent.injection import Injection, NoisyLayers, Site
+from noisin.recurrent.injection import AnySite, Injection, NoisyLayers
 from noisin.regularizers.sequences import Dropouts
 from noisin.regularizers.terms import Term
 from noisin.regularizers.weights import WeightDrop, WeightNoise
@@ -66,7 +66,8 @@ class LanguageModel(SequenceModel):
         noise: a noise, None, or a sequence with one (or None) per layer.
         mode, feedback, noisy_layers, share: how the noise is injected, as in
             :mod:`noisin.recurrent.modules`.
-        site: where the noise of a GRU is injected, as in :class:`noisin.GRU`.
+        site: where the noise of a GRU is injected, as in :class:`noisin.GRU`, or that of an affine
+            cell, as in :func:`noisin.scan`, whose default here is the increment.
         dropout: the drop rates.
         zoneout: the rates ``(p_h, p_c)`` of :class:`~noisin.regularizers.Zoneout`, or None.
         gate_dropout: the rates ``(x, h)`` of the paper's eight masks inside an LSTM,
@@ -118,7 +119,7 @@ class LanguageModel(SequenceModel):
         feedback: bool = True,
         noisy_layers: NoisyLayers = "all",
         share: Share = "step",
-        site: Site = "read",
+        site: AnySite = "read",
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
         zoneout: tuple[float, float] | None = None,
         gate_dropout: tuple[float, float] | GateDropout | None = None,
@@ -142,7 +143,7 @@ class LanguageModel(SequenceModel):
             )
         for name, choice in (("output_bias", output_bias), ("skip", skip)):
             arguments.boolean(f"LanguageModel: {name}", choice)
-        _check_choices(cell, tied, site, dropout)
+        _check_choices(tied, dropout)
         injection = Injection(
             noise, mode, feedback, noisy_layers, share, site, generator, owner="LanguageModel"
         )
@@ -231,10 +232,8 @@ def _check_sizes(**sizes: object) -> None:
         arguments.whole(f"LanguageModel: {name}", value)
 
 
-def _check_choices(cell: CellChoice, tied: bool, site: str, dropout: Dropouts) -> None:
+def _check_choices(tied: bool, dropout: Dropouts) -> None:
     checks.one_of("LanguageModel: tied", tied, (True, False))
-    if not isinstance(cell, str) or cell != "gru":  # an array has no truth value
-        checks.one_of("LanguageModel: site, for a cell that is not a GRU,", site, ("read",))
     if not isinstance(dropout, Dropouts):
         raise InvalidType(
             f"LanguageModel: dropout must be a Dropouts, got {dropout!r}. "

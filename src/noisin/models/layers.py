@@ -2,8 +2,9 @@
 
 A cell with kernels uses them. Its noise, recurrent dropout, zoneout, dropout of updates and random
 weights compose, because the kernels accept factors on what the recurrence reads, keeps and adds,
-and weights in place of its own. Other cells, and cells with dropout inside their gates or noise on
-the weights of every step, run step by step.
+and weights in place of its own. An affine cell is solved for all steps at once. Other cells, and
+cells with zoneout, dropout inside their gates or noise on the weights of every step where the
+kernels have none, run step by step.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Generator, Tensor, nn
 
-from noisin._util import arguments, states
+from noisin._util import arguments, checks, states
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.models import steps
 from noisin.models.steps import GateDropout
@@ -27,6 +28,8 @@ from noisin.recurrent.convert import clean_twin
 from noisin.recurrent.injection import Injection
 from noisin.recurrent.layout import Layout
 from noisin.recurrent.samples import repeat_rows
+from noisin.recurrent.scanned import AffineCell, Scanned, is_affine
+from noisin.recurrent.scans import ScanSite
 from noisin.recurrent.stack import NoisyStack
 from noisin.recurrent.unrolled import Unrolled
 from noisin.regularizers.sequences import Dropout, Dropouts
@@ -42,8 +45,8 @@ class Layer(nn.Module):
     """A layer ``(T, N, F), state -> (T, N, H), state`` and what is random in it beside its noise.
 
     Args:
-        rnn: one layer of noisin's RNN, LSTM or GRU, or an :class:`~noisin.Unrolled` cell, which
-            has regularizers of its own.
+        rnn: one layer of noisin's RNN, LSTM or GRU, or a :class:`~noisin.Scanned` or
+            :class:`~noisin.Unrolled` cell, which has regularizers of its own.
         dropout: applied to the ``h_{t-1}`` that the recurrence reads, not to carry and memory.
         zoneout: of what h and c keep, or None.
         updates: dropout of what is added to the memory of an LSTM or the state of a GRU, or None.
@@ -76,7 +79,7 @@ class Layer(nn.Module):
         """Weights uniform on ±1/√H, biases zero; a custom cell keeps its initialisation."""
         with torch.no_grad():
             for module in self.rnn.modules():
-                if isinstance(module, WindowCell):
+                if isinstance(module, WindowCell | AffineCell):
                     module.reset_parameters(generator)
                 if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
                     continue
@@ -163,6 +166,7 @@ def layer(
     build = _class(cell) if spec is None else spec.load()
     sizes, stacked = (input_size, hidden_size), _is_stack(build)
     steps.require_arguments(stacked, cell_arguments)
+    _require_site(injection, spec, build)
     weights = _weights(weight_drop, weight_noise, injection.generator)
     per_step = weight_noise is not None and weight_noise.per_step
     if stacked and gate_dropout is None and not per_step:
@@ -185,12 +189,35 @@ def layer(
     elif stacked:
         build = partial(_single, spec, injection)
     step = steps.step_cell(build, sizes, cell_arguments, dropout, injection.generator)
+    if is_affine(step):
+        scanned = Scanned.of(step, injection)
+        if zoneout is None and not per_step:
+            return Layer(scanned, Dropout(0.0))
+        injection = _of_steps(scanned.injection)
     if weight_noise is not None and per_step:
         std, mode = weight_noise.std, weight_noise.mode
         step = SynapticNoise(step, std, mode, generator=injection.generator)
     if zoneout is not None:
         step = Zoneout(step, *steps.zoneout_rates(zoneout), generator=injection.generator)
     return Layer(Unrolled(_noisy(step, injection)), Dropout(0.0))
+
+
+def _require_site(injection: Injection, spec: CellSpec | None, build: object) -> None:
+    """Raise unless the noise can be at its site in this kind of cell."""
+    if spec is None or spec.on_state is None:
+        sites = ("read", *get_args(ScanSite)) if is_affine(build) else ("read",)
+        checks.one_of("LanguageModel: site, for a cell that is not a GRU,", injection.site, sites)
+
+
+def _of_steps(injection: Injection) -> Injection:
+    """The settings of an affine cell that runs step by step, where noise is around the cell."""
+    if injection.noise is not None and injection.site == "increment":
+        raise Unsupported(
+            "LanguageModel: zoneout and weight_noise per step make an affine cell run step by "
+            "step, where noise is on its output or state, not on its increment. Use site='state' "
+            "or 'output', or one without the other."
+        )
+    return injection
 
 
 def _is_stack(build: object) -> bool:

@@ -298,12 +298,7 @@ def unroll(
     """
     if not isinstance(cell, NoisyCell):
         checks.require_cell("unroll", cell)
-    checks.require_tensors("unroll", x=x)
-    if x.dim() not in (2, 3) or len(x) == 0:
-        raise InvalidValue(
-            f"unroll: expected x of shape (T, N, F), or (T, F) without a batch, with T > 0, got "
-            f"{tuple(x.shape)}. Time comes first."
-        )
+    drop_ins.steps_input("unroll", x)
     if getattr(cell, "site", "state") == "state":  # the other site has another state
         known = (*drop_ins.TORCH_CELLS, RNNCell, LSTMCell, GRUCell)
         drop_ins.known_cell(cell, x[0], state, known)

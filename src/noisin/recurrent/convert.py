@@ -28,6 +28,7 @@ from noisin.recurrent.injection import (
     injected_modules,
 )
 from noisin.recurrent.modules import GRU, LSTM, RNN
+from noisin.recurrent.scanned import Scanned
 from noisin.recurrent.stack import NoisyStack
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -105,10 +106,11 @@ def convert(
 def revert(model: Model) -> Model:
     """Undo :func:`convert`, in place: noise-injected RNNs and cells become torch's again.
 
-    :class:`~noisin.Noisy` wrappers are the caller's own and stay.
+    :class:`~noisin.Noisy` wrappers and :class:`~noisin.Scanned` layers are the caller's own and
+    stay.
     """
     checks.require_module("revert", model)
-    modules = [m for m in injected_modules(model) if not isinstance(m, Noisy)]
+    modules = [m for m in injected_modules(model) if not isinstance(m, Noisy | Scanned)]
     for module in modules:
         if parametrize.is_parametrized(module):
             raise Unsupported(

@@ -63,6 +63,16 @@ def torch_arguments(name: str, kinds: Kinds, args: Sequence[Any], kwargs: dict[s
             raise InvalidValue(f"{name}: {argument} must be below 2⁶³, got {value!r:.60}.")
 
 
+def steps_input(name: str, x: Any) -> None:
+    """Raise unless x is a tensor of steps: ``(T, N, F)``, or ``(T, F)`` without a batch."""
+    require_tensors(name, x=x)
+    if x.dim() not in (2, 3) or len(x) == 0:
+        raise InvalidValue(
+            f"{name}: expected x of shape (T, N, F), or (T, F) without a batch, with T > 0, got "
+            f"{tuple(x.shape)}. Time comes first."
+        )
+
+
 def sequence_input(name: str, input: object) -> None:
     """Raise unless ``input`` is a dense tensor or a PackedSequence of one."""
     values = input.data if isinstance(input, PackedSequence) else input

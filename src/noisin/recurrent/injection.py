@@ -7,21 +7,23 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from torch import Generator, nn
 
 from noisin._util import checks
 from noisin._util.checks import one_of
 from noisin._util.wording import shown
-from noisin.errors import InvalidValue, Unsupported
+from noisin.errors import GrowingNoise, InvalidValue, Unsupported
 from noisin.noise import Noise, validate
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.cell import Site as Site
 from noisin.recurrent.functional import Mode, Share
+from noisin.recurrent.scans import ScanSite
 
 Noises = Noise | None | tuple[Noise | None, ...]
 NoisyLayers = Literal["all", "last"] | Collection[int]
+AnySite = Site | ScanSite
 NOISE_ATTRIBUTES = ("injection", "shard", "_noise_switch")
 
 
@@ -37,7 +39,8 @@ class Injection:
         layers: ``"all"``, ``"last"`` or the numbers of the layers that have noise. Other layers
             stay clean, whatever the noise is.
         share: a fresh draw per ``"step"`` (the paper), or one per ``"sequence"``.
-        site: of a GRU's noise: on what its gates ``"read"``, or on its whole ``"state"``.
+        site: of a GRU's noise: on what its gates ``"read"``, or on its whole ``"state"``. Of an
+            affine cell's: ``"increment"``, ``"output"`` or ``"state"``, as in :func:`noisin.scan`.
         generator: the random stream to draw from; None is torch's global one.
         owner: the name of what is configured, for messages.
 
@@ -50,7 +53,7 @@ class Injection:
     feedback: bool = True
     layers: NoisyLayers = "all"
     share: Share = "step"
-    site: Site = "read"
+    site: AnySite = "read"
     generator: Generator | None = None
     owner: str = field(default="Injection", repr=False, compare=False)
 
@@ -58,7 +61,6 @@ class Injection:
         one_of(f"{self.owner}: mode", self.mode, get_args(Mode))
         one_of(f"{self.owner}: feedback", self.feedback, (True, False))
         one_of(f"{self.owner}: share", self.share, get_args(Share))
-        one_of(f"{self.owner}: site", self.site, get_args(Site))
         checks.require_generator(self.owner, self.generator)
         object.__setattr__(self, "noise", _checked_noise(self.noise))
         object.__setattr__(self, "layers", self._checked_layers())
@@ -157,8 +159,10 @@ class Injected(Stochastic):
     share: Share = setting("share")
     generator: Generator | None = setting("generator")
     _noise_switch: bool | None  # None follows train() and eval()
+    _sites: ClassVar[tuple[str, ...]] = get_args(Site)
 
     def _configure(self, injection: Injection) -> None:
+        one_of(f"{injection.owner}: site", injection.site, self._sites)
         self._require(injection)
         self.injection = injection
         self._noise_switch = self.__dict__.get("_noise_switch")
@@ -200,6 +204,7 @@ def warn_of_growth(module: Injected, advice: str, stacklevel: int = 4) -> None:
             f"{type(module).__name__}: noise on a GRU's state multiplies along its carry, whose "
             f"second moment grows by u²(1 + variance) a step, with u the update gate, and can "
             f"explode. Instead, {advice}.",
+            GrowingNoise,
             stacklevel=stacklevel,
         )
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from itertools import product
+from typing import get_args
 
+import torch
 from torch import nn
 
 from noisin import noise, regularizers
 from noisin.analysis import unbiasedness
-from noisin.analysis.rows import FALSE_ALARM_RATE, UNBIASEDNESS_CHECKS, ClaimRow, figure
-from noisin.analysis.toys import STRONG, Affine, H, X, draws, fixed, inputs
+from noisin.analysis.rows import FALSE_ALARM_RATE, UNBIASEDNESS_CHECKS, ClaimRow, exact, figure
+from noisin.analysis.toys import STRONG, H, T, X, draws, fixed, inputs
+from noisin.errors import GrowingNoise
 from noisin.recurrent.cells import Noisy
 from noisin.recurrent.modules import LSTM, RNN
+from noisin.recurrent.scanned import MinGRUCell, Scanned
+from noisin.recurrent.scans import ScanSite
 
 WEAK_PLACE, STRONG_PLACE = "Weak unbiasedness, Sec. 3", "Strong unbiasedness, Sec. 3"
 
@@ -31,10 +38,31 @@ def unbiased_noise() -> Iterator[ClaimRow]:
     yield _fails("shared-not-weak", "noise shared over time and fed back: not even weakly",
                  WEAK_PLACE, *_t_of(RNN(X, H, noise=law, share="sequence"), "weak"))  # fmt: skip
     yield _holds("affine", "an affine recurrence is strongly unbiased, fed back too", STRONG_PLACE,
-                 *_t_of(Noisy(Affine(), law), "strong"))  # fmt: skip
+                 *_t_of(Noisy(MinGRUCell(X, H), law), "strong"))  # fmt: skip
+    yield _scanned()
     dropped = regularizers.DropoutLSTMCell(X, H, p_x=0.5, p_h=0.4)
     yield _fails("dropout-biased", "dropout on the gates is biased", "Dropout, Sec. 3",
                  *_t_of(dropped, "weak"))  # fmt: skip
+
+
+def _scanned() -> ClaimRow:
+    """All steps at once, over all signs of the noise: no sampling."""
+    layer = Scanned(fixed(MinGRUCell(X, H), 3))
+    signs = torch.tensor(list(product((-0.5, 0.5), repeat=T)), dtype=torch.float64)
+    eps = signs.t().unsqueeze(-1).expand(T, -1, H)
+    x = inputs(1).expand(T, len(signs), X)
+    h, state = [], None
+    for x_t in inputs(1):
+        state = layer.cell(x_t, state)
+        h.append(state)
+    errors = []
+    for site in get_args(ScanSite):
+        layer.site = site
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GrowingNoise)  # the mean does not depend on it
+            errors.append((layer(x, eps=eps)[0].mean(1, keepdim=True) - torch.stack(h)).abs().max())
+    return exact("affine-scan", "the same at all sites of a scan, over all signs (worst of 3)",
+                 STRONG_PLACE, torch.stack(errors).max())  # fmt: skip
 
 
 def _t_of(module: nn.Module, condition: str) -> tuple[float, float]:

@@ -54,9 +54,10 @@ class NoiseConfig(Section):
     share: Literal["step", "sequence"] = Field(
         default="step", description="A fresh draw per step, or one per window."
     )
-    site: Literal["read", "state"] = Field(
+    site: Literal["read", "increment", "output", "state"] = Field(
         default="read",
-        description="Of a GRU: noise on what the gates read, or on the state itself.",
+        description="Of a GRU: noise on what the gates read, or on the state itself. Of min-gru "
+        "and min-lstm: on the increment (also as read), the output or the state.",
     )
     schedule: ScheduleConfig = ScheduleConfig()
 

@@ -27,6 +27,7 @@ from noisin._util.settings import flat
 from noisin._util.wording import shown
 from noisin.errors import InvalidType, InvalidValue
 from noisin.models.names import HEADS
+from noisin.recurrent.names import AFFINE_NAMES
 from noisin.tasks.names import task_of
 from noisin.training.config.data import DataConfig
 from noisin.training.config.hash import ABSENT, dump, effective, sha256
@@ -144,9 +145,21 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
             )
     if noise is None and train.K > 1 and train.objective != "importance":  # of dropout
         found.append(("train.K", f"must be 1 if no noise is drawn, got {train.K}."))
-    if noise is not None and noise.site == "state" and model.cell != "gru":
-        found.append(("noise.site", "must be read: state is for model.cell = 'gru' only."))
-    return found
+    return found + ([] if noise is None else _site_problems(noise, model.cell))
+
+
+def _site_problems(noise: NoiseConfig, cell: str) -> list[Problem]:
+    """A class of the user's own may be affine, which is known when it is loaded."""
+    affine = cell in AFFINE_NAMES or ":" in cell
+    sites = ("read", "state") if cell == "gru" else ("read",)
+    if not affine and noise.site not in sites:
+        what = f"must be {' or '.join(sites)} for model.cell = {cell!r}, got {noise.site}."
+        return [("noise.site", f"{what} state is for gru, and it, increment and output for "
+                 f"{' and '.join(AFFINE_NAMES)}.")]  # fmt: skip
+    if affine and not noise.feedback and noise.site not in ("read", "output"):
+        what = f"must be output with noise.feedback = false, got {noise.site}."
+        return [("noise.site", f"{what} Noise at other sites of an affine cell is fed back.")]
+    return []
 
 
 def _task_problems(config: RunConfig) -> list[Problem]:
