@@ -188,7 +188,8 @@ class LatentModel(Stochastic):
         self.emission = dense(in_features, sizes, generator=self.generator, **options)
         head, likelihood, bias = self._head
         found = self.mlp_size if hidden else in_features
-        self.head = head(found, self.size, likelihood, bias=bias, generator=self.generator)
+        stream = {} if self.generator is None else {"generator": self.generator}
+        self.head = head(found, self.size, likelihood, bias=bias, **stream)
 
     # The interface of a model
 
