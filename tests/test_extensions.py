@@ -221,13 +221,8 @@ def test_they_are_swept(env: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_every_row_of_the_lists_loads() -> None:
-    for rows in (
-        CELL_CLASSES,
-        HEADS,
-        LATENT,
-        TERMS,
-        {name: row.home for name, row in TASKS.items()},
-    ):
+    tasks = {name: row.home for name, row in TASKS.items()}
+    for rows in (CELL_CLASSES, HEADS, LATENT, TERMS, tasks):
         for name in rows.values():
             assert isinstance(load_object(name), type)
 

@@ -92,7 +92,7 @@ def test_padding_changes_no_bound_and_no_gradient(kind: str) -> None:
         batch.target[~scored] = padding
         batch.x[1:][~scored[:-1]] = padding
         bound = model.bound(batch, eta=noise_for())
-        terms = sum(model.terms(batch, bound).values())
+        terms = sum(model.costs(batch, bound).values())
         (terms + (bound.log_p - bound.kl)[scored].sum()).backward()
         particles = []
         for threshold in (None, 0.7):

@@ -163,8 +163,8 @@ class LatentModel(Stochastic):
         """The function that runs the steps of one sequence."""
         raise NotImplementedError
 
-    def terms(self, batch: Batch, bound: Bound) -> Mapping[str, Tensor]:  # noqa: ARG002
-        """What else is minimised, per target and weighted, by name."""
+    def costs(self, batch: Batch, bound: Bound) -> Mapping[str, Tensor]:  # noqa: ARG002
+        """What else is minimised, per target and weighted: terms of the loss, by name."""
         return {}
 
     # Parts that constructors of subclasses build
@@ -205,7 +205,7 @@ class LatentModel(Stochastic):
         """
         bound = self.bound(batch, state)
         kl = mean_over_scored(bound.kl, batch)
-        terms = dict(self.terms(batch, bound))
+        terms = dict(self.costs(batch, bound))
         if self.kl_weight != 1:
             terms["annealing"] = (self.kl_weight - 1) * kl
         mean = mean_over_scored(bound.kl - bound.log_p, batch)

@@ -99,7 +99,7 @@ class ZForcing(LatentModel):
         h, layers = advance(torch.cat([u, z], -1), layers)
         return LatentStep(z, q, p, h), (layers, h)
 
-    def terms(self, batch: Batch, bound: Bound) -> Mapping[str, Tensor]:
+    def costs(self, batch: Batch, bound: Bound) -> Mapping[str, Tensor]:
         """The costs of positive weight."""
         found, b = {}, bound.inputs[1]
         if self.auxiliary:
