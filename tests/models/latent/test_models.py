@@ -23,6 +23,7 @@ from noisin.models.latent import (
     particle_bound,
 )
 from noisin.noise import Gaussian as GaussianNoise
+from tests import stats
 
 T, N, F, H, Z, M = 6, 4, 3, 5, 2, 7
 KINDS: dict[str, Any] = {
@@ -158,6 +159,21 @@ def test_noise_is_on_the_recurrent_state_while_training(
                 size = part.layers[0].rnn.input_size
                 x = torch.randn(T, N, size, dtype=torch.float64)
                 assert torch.equal(part(x)[0], part(x)[0])
+
+
+@pytest.mark.parametrize("kind", ["storn", "vrnn", "z-forcing", "srnn-filtering"])
+@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
+def test_noise_is_unbiased_given_the_past(kind: str, mode: Any) -> None:
+    """``E[h_t | past] = f(past)``: the mean over the noise of a step is the clean state."""
+    model, rows = build(kind, noise=GaussianNoise(0.4), mode=mode), 3000
+    x, eta = torch.ones(1, rows, F), torch.ones(1, rows, Z, dtype=torch.float64)
+    first = slice(M, M + H) if kind == "vrnn" else slice(H)  # of what the emission reads
+    with torch.no_grad():
+        noisy = model.bound(Batch(x, x), eta=eta).steps.read[0, :, first]
+        clean = model.eval().bound(Batch(x, x), eta=eta).steps.read[0, 0, first]
+    for k, expected in enumerate(clean.tolist()):
+        std = 0.4 * (abs(expected) if mode == "multiplicative" else 1.0)
+        stats.assert_mean(noisy[:, k].numpy(), expected, std)
 
 
 @pytest.mark.parametrize("share", ["step", "sequence"])
