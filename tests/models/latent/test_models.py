@@ -1,4 +1,4 @@
-"""Each stochastic RNN: its equations step by step, its noise, its padding and its size."""
+"""Each stochastic RNN: its noise, its padding, its state and its size."""
 
 from __future__ import annotations
 
