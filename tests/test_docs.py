@@ -75,6 +75,7 @@ def test_the_names_on_a_page_exist(page: str) -> None:
 def test_the_configs_of_the_zoo_are_valid() -> None:
     blocks = re.findall(r"```toml\n(.*?)```", PAGES["docs/zoo.md"], re.DOTALL)
     assert len(blocks) > 20
+    blocks += re.findall(r"```toml\n(.*?)```", PAGES["docs/latent.md"], re.DOTALL)
     for block in blocks:
         RunConfig.parse(tomllib.loads(block), block)
 

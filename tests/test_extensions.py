@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from noisin._util.settings import load_object
 from noisin.cli import main
 from noisin.models import LanguageModel
-from noisin.models.names import HEADS, TERMS
+from noisin.models.names import HEADS, LATENT, TERMS
 from noisin.recurrent.names import CELL_CLASSES
 from noisin.tasks.names import TASKS
 from tests.extended import extended, run
@@ -221,7 +221,8 @@ def test_they_are_swept(env: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_every_row_of_the_lists_loads() -> None:
-    for rows in (CELL_CLASSES, HEADS, TERMS, {name: row.home for name, row in TASKS.items()}):
+    tasks = {name: row.home for name, row in TASKS.items()}
+    for rows in (CELL_CLASSES, HEADS, LATENT, TERMS, tasks):
         for name in rows.values():
             assert isinstance(load_object(name), type)
 

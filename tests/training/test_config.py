@@ -164,6 +164,10 @@ def test_gate_dropout_keeps_its_hash() -> None:
     assert len({*hashes}) == 3
 
 
+LATENT: dict[str, Any] = {
+    "data": {"name": "jsb"},
+    "model": {"tied": False, "latent": {"kind": "vrnn"}},
+}
 OPTIONAL: list[tuple[dict[str, Any], str]] = [
     ({"data": {"task": "text"}}, "data.task"),
     ({"model": {"zoneout": {"p_h": 0.1}}}, "model.zoneout.p_h"),
@@ -177,6 +181,8 @@ OPTIONAL: list[tuple[dict[str, Any], str]] = [
     ({"model": {"last_size": 7, "tied": False}}, "model.last_size"),
     ({"model": {"embedding_size": 7, "projection": {"dropout": 0.1}}}, "model.projection.dropout"),
     ({"train": {"augmented_loss": {"gamma": 0.5}}}, "train.augmented_loss.gamma"),
+    (LATENT, "model.latent.kind"),
+    (LATENT | {"train": {"annealing": {"epochs": 9}}}, "train.annealing.epochs"),
     ({"train": {"terms": {"mine.terms:Slow": 2.0}}}, 'train.terms."mine.terms:Slow"'),
     ({"train": {"objective": "importance", "K": 2}}, "train.importance.group"),
     ({"train": {"partial_shuffle": True}}, "train.partial_shuffle"),

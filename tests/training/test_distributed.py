@@ -207,6 +207,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "padded batches of unequal sizes": toy_music.SETTINGS,
     "importance of padded batches": toy_music.SETTINGS
     | {"train": {**toy_music.TRAIN, "objective": "importance", "K": 2}},
+    "a stochastic RNN": toy_music.SETTINGS
+    | {"model": {"hidden_size": 6, "tied": False, "latent": {"kind": "vrnn", "z_size": 3}}},
     "another order, resets, two tails": {
         "train": {"averaging": "two_tailed", "partial_shuffle": True, "state_reset": 0.3}
         | {"optimizer": "adam", "lr": 0.01, "beta1": 0, "shrink": 1e-3, "epochs": 4}

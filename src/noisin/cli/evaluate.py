@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 BUDGET, TOKENS = 20, 10_000
 MOST_SAMPLES = 10_000
-Method = Literal["exact", "marginal", "arithmetic", "geometric", "monte-carlo"]
+Method = Literal[
+    "exact", "marginal", "arithmetic", "geometric", "monte-carlo", "elbo", "iwae", "fivo"
+]
+BOUNDS = ("elbo", "iwae", "fivo")
 Normalisation = Literal["krause", "mos", "lamb", "sgd"]
 
 _CACHE = Group("Continuous cache", sort_key=1)
@@ -39,7 +42,7 @@ def evaluate(
     /,
     *,
     split: Literal["train", "valid", "test"] = "test",
-    method: Method = "exact",
+    method: Method | None = None,
     samples: WholeNumber | None = None,
     masks: Literal["window", "pass"] | None = None,
     power: Number | None = None,
@@ -79,9 +82,11 @@ def evaluate(
     method
         exact: the model with its noise off. The others mix samples of the noise: the marginal
         likelihood of windows of 35 words, or the ensemble that averages probabilities
-        (arithmetic) or their logarithms (geometric); monte-carlo: with dropout on as well.
+        (arithmetic) or their logarithms (geometric); monte-carlo: with dropout on as well. Of a
+        stochastic RNN: its evidence lower bound, or that of importance weights or of a particle
+        filter (iwae, fivo). By default exact, and elbo for a stochastic RNN.
     samples
-        The number of samples to mix; by default 10.
+        The number of samples to mix; by default 10, and 1 for elbo.
     masks
         Of monte-carlo: new masks for every window, or one set for a whole pass; by default window.
     power
@@ -150,6 +155,8 @@ def evaluate(
     record, note = RunRecord(run), Display().note
     restored = restore(record, checkpoint, weights, note)
     evaluations.read(run)  # a damaged file is refused before the work and not after it
+    method = method or ("exact" if restored.config.model.latent is None else "elbo")
+    _check(method, mixture, on, parts["tune"], seed)  # now that the method is known
     _check_run(restored, run, method, on)
     given = {"temperature": temperature, **_of_method(method, mixture)}
     if on["cache"]:
@@ -198,7 +205,7 @@ def _is_given(values: Mapping[str, Any]) -> bool:
 
 
 def _check(
-    method: Method,
+    method: Method | None,
     mixture: Mapping[str, Any],
     on: Mapping[str, bool],
     tune: Mapping[str, Any],
@@ -212,7 +219,7 @@ def _check(
         raise InvalidValue(f"--samples must lie in 1 to {MOST_SAMPLES}, got {samples}.")
     if method != "monte-carlo" and (mixture["masks"] or mixture["power"] is not None):
         raise InvalidValue("--masks and --power are for --method monte-carlo.")
-    if method != "exact" and (on["cache"] or on["dynamic"]):
+    if method not in (None, "exact") and (on["cache"] or on["dynamic"]):
         raise InvalidValue(
             f"--cache and --dynamic need one hidden state, and --method {method} mixes samples "
             f"that have one each. Use --method exact."
@@ -227,6 +234,16 @@ def _check(
 def _check_run(restored: Restored, run: Path, method: Method, on: Mapping[str, bool]) -> None:
     """Raise for options that the model does not allow."""
     config = restored.config
+    if (config.model.latent is not None) != (method in BOUNDS):
+        what = "one of" if config.model.latent else "none of"
+        raise InvalidValue(
+            f"{run}: --method must be {what} {', '.join(BOUNDS)}, which are the bounds of a "
+            f"stochastic RNN, got {method}."
+        )
+    if method in BOUNDS:
+        if any(on.values()):
+            raise InvalidValue(f"{run}: --cache, --dynamic and --tune need an exact likelihood.")
+        return
     noisy = config.noise is not None and config.train.objective != "penalty"
     if method not in ("exact", "monte-carlo") and not noisy:
         raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")
@@ -238,7 +255,8 @@ def _of_method(method: Method, mixture: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a method that mixes samples."""
     if method == "exact":
         return {}
-    K = {"K": 10 if mixture["samples"] is None else mixture["samples"]}
+    usual = 1 if method == "elbo" else 10
+    K = {"K": usual if mixture["samples"] is None else mixture["samples"]}
     if method != "monte-carlo":
         return K
     power = mixture["power"]

@@ -29,7 +29,7 @@ _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
 _SHOWN |= {f"own.task.{name}" for name in ("name", "class", "sha256")}
 _SECTIONS = (
     *("cell_arguments", "zoneout", "gate_dropout", "update_dropout"),
-    *("weight_drop", "weight_noise", "head"),
+    *("weight_drop", "weight_noise", "head", "latent"),
 )
 _SHOWN_SECTIONS = (
     *(f"model.{name}." for name in _SECTIONS),
@@ -50,6 +50,10 @@ def task(config: RunConfig) -> str:
     >>> model = {"embedding_size": 268, "skip": True, "projection": {"dropout": 0.3}}
     >>> task(RunConfig.parse({"model": model}))
     'manual, LSTM 2×650, embedding 268, skip connections, projection'
+    >>> latent = {"kind": "srnn", "z_size": 100, "smoothing": False}
+    >>> model = {"hidden_size": 300, "num_layers": 1, "tied": False, "latent": latent}
+    >>> task(RunConfig.parse({"data": {"name": "jsb"}, "model": model}))
+    'jsb, LSTM 1×300, not tied, latent srnn (z_size 100, mlp_size 300, smoothing False)'
     >>> task(RunConfig.parse({"model": {"cell": "highway", "cell_arguments": {"depth": 10}}}))
     'manual, Highway 2×650 (depth 10)'
     """
@@ -74,6 +78,9 @@ def task(config: RunConfig) -> str:
     parts += [words for words, given in structure.items() if given]
     if model.head is not None:
         parts.append(f"head {model.head.kind}{_arguments(model.head.arguments)}")
+    if (latent := model.latent) is not None:
+        sizes = {"z_size": latent.z_size, "mlp_size": latent.mlp_size or model.hidden_size}
+        parts.append(f"latent {latent.kind}{_arguments(sizes | latent.options)}")
     return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ from noisin._util import lazy
 
 if TYPE_CHECKING:
     from noisin._util.states import detach as detach
+    from noisin.models.autoregressive import Autoregressive as Autoregressive
     from noisin.models.base import Head as Head
     from noisin.models.base import Loss as Loss
     from noisin.models.base import Trainable as Trainable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from noisin.regularizers.sequences import Dropouts as Dropouts
 
 _HOMES = {
+    "Autoregressive": "autoregressive",
     **dict.fromkeys(("Head", "Loss", "Trainable"), "base"),
     **dict.fromkeys(("Values", "Words"), "encoders"),
     "generate": "generation",

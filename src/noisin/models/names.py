@@ -11,6 +11,14 @@ HEADS: Mapping[str, str] = {
     "linear": "noisin.models.heads:Dense",
     "mixture-of-softmaxes": "noisin.models.mixture:MixtureOfSoftmaxes",
     "pointer-sentinel": "noisin.models.pointer:PointerSentinel",
+    "autoregressive": "noisin.models.autoregressive:Autoregressive",
+}
+LATENT: Mapping[str, str] = {
+    "storn": "noisin.models.latent.storn:STORN",
+    "vrnn": "noisin.models.latent.vrnn:VRNN",
+    "srnn": "noisin.models.latent.srnn:SRNN",
+    "srnn-independent": "noisin.models.latent.independent:IndependentSRNN",
+    "z-forcing": "noisin.models.latent.z_forcing:ZForcing",
 }
 TERMS: Mapping[str, str] = {
     "ar": "noisin.regularizers.terms:ActivationPenalty",

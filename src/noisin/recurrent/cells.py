@@ -313,15 +313,23 @@ def unroll(
         raise InvalidValue(
             f"unroll: expected eps for the {len(x)} steps of x, (T, N, H), got {tuple(eps.shape)}."
         )
-    if isinstance(cell, NoisyCell) and (eps is not None or cell._noise_acts()):
-        step = _noisy_step(cell, eps)
-    else:
-        step = _clean_step(cell)
+    step = sequence_step(cell, eps)
     zs = []
     for t, x_t in enumerate(step_inputs(cell, x)):
         z, state = step(t, x_t, state)
         zs.append(z)
     return torch.stack(zs), state
+
+
+def sequence_step(cell: Cell, eps: Tensor | None = None) -> Step:
+    """A step ``(t, x, state) -> (z, state)`` of one sequence, for a loop whose inputs depend on z.
+
+    As in :func:`unroll`, what is carried is z, or the clean h where ``feedback`` is off, and noise
+    that is shared is drawn once. Take a new one for every sequence.
+    """
+    if isinstance(cell, NoisyCell) and (eps is not None or cell._noise_acts()):
+        return _noisy_step(cell, eps)
+    return _clean_step(cell)
 
 
 def _clean_step(cell: Cell) -> Step:

@@ -15,7 +15,7 @@ from noisin.errors import InvalidValue
 from noisin.likelihoods import LIKELIHOODS, Likelihood
 from noisin.models import Dropouts, LanguageModel, SequenceModel, Values
 from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
-from noisin.models.names import HEADS, TERMS
+from noisin.models.names import HEADS, LATENT, TERMS
 from noisin.models.sizes import Reads, layer_sizes
 from noisin.models.steps import GateDropout, UpdateDropout
 from noisin.noise import FAMILIES, Noise, validate
@@ -24,7 +24,7 @@ from noisin.regularizers import WeightDrop, WeightNoise
 from noisin.regularizers.augmented import AugmentedLoss
 from noisin.regularizers.terms import Term
 from noisin.tasks import Observation, Task
-from noisin.training.config import NoiseConfig, RunConfig
+from noisin.training.config import LatentConfig, NoiseConfig, RunConfig
 from noisin.training.objectives import NoisePenalty
 from noisin.training.schedule import noise_share
 
@@ -87,9 +87,14 @@ def build_task(config: RunConfig) -> Task:
     return task
 
 
-def build_model(config: RunConfig, observation: Observation) -> SequenceModel:
-    """The model of a config for a task's observations; noise used as a penalty is not injected."""
+def build_model(config: RunConfig, observation: Observation) -> Any:
+    """The model of a config for a task's observations; noise used as a penalty is not injected.
+
+    It is a stochastic RNN if the config has ``model.latent``, and a SequenceModel if not.
+    """
     model = config.model
+    if model.latent is not None:
+        return _stochastic(config, model.latent, observation)
     parts: dict[str, Any] = {
         "zoneout": model.zoneout and (model.zoneout.p_h, model.zoneout.p_c),
         "weight_drop": model.weight_drop and WeightDrop(**model.weight_drop.model_dump()),
@@ -170,6 +175,29 @@ def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any
         dropouts=emitted_dropouts(dropout, model.num_layers),
         skip=model.skip,
         terms=build_terms(config),
+    )
+
+
+def _stochastic(config: RunConfig, latent: LatentConfig, observation: Observation) -> Any:
+    """A model with latent variables."""
+    model, kind = config.model, latent.kind
+    found = load_object(LATENT.get(kind, kind), "model.latent.kind", ("loss", "log_prob"))
+    return construct(
+        "model.latent",
+        found,
+        observation.size,
+        LIKELIHOODS[observation.likelihood](),
+        hidden_size=model.hidden_size,
+        num_layers=model.num_layers,
+        z_size=latent.z_size,
+        mlp_size=latent.mlp_size or model.hidden_size,
+        cell=model.cell,
+        head=partial(build_head, config),
+        bias=None if observation.bias is None else torch.tensor(observation.bias),
+        dropout=Dropouts(**model.dropout.model_dump()),
+        noise=build_noise(_sampled(config)),
+        **_placement(config),
+        **latent.options,
     )
 
 

@@ -135,4 +135,5 @@ def _build(record: RunRecord, observation: Observation) -> nn.Module:
             f"from settings. Pass the model: restore(record, model=model)."
         )
     with own_random_stream(torch.device("cpu")):
-        return build_model(record.config, observation)
+        model: nn.Module = build_model(record.config, observation)
+        return model

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from noisin._util import states
 from noisin.data import Batch
+from noisin.training.annealing import anneal
 from noisin.training.config import TrainConfig
 from noisin.training.objectives import build_objective
 from noisin.training.optim import shrink
@@ -51,6 +52,7 @@ class Stepper:
 
     def gradient(self, state: TrainState, batch: Batch) -> Gradient:
         """Compute the gradient of a batch, clip it, and count the loss."""
+        anneal(state.model, self.train, state.epoch, state.step)
         mine = self.workers.share(state.model, batch)
         carried = self._carried(state, batch)
         forward = partial(self.objective, state.model, mine.to(state.device), carried, self.train.K)

@@ -33,6 +33,7 @@ from noisin.models import Trainable
 from noisin.tasks import Score, Task
 from noisin.tasks.base import Split, first_batch, name_of, splits_of
 from noisin.training import resume
+from noisin.training.annealing import require_kl
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.conclusion import recorded, summarize
 from noisin.training.config import RunConfig, TrainConfig
@@ -113,6 +114,7 @@ class Trainer:
             Diverged: if the loss is no longer finite.
         """
         _check(model, task)
+        require_kl(self.train, model)
         self.config = self.settings or own_config(
             self.train, model, task, threads=self.threads, device=self.device
         )
@@ -323,7 +325,10 @@ class Trainer:
         return Score(nats, int(count))
 
     def _measured(self, state: TrainState, split: Split) -> Score:
-        return evaluate(Clean(state.model), self.task.batches(split), self._poll)
+        # Latent variables are drawn alike after every epoch, and not from the stream of training.
+        with own_random_stream(state.device):
+            torch.manual_seed(self.config.seed)
+            return evaluate(Clean(state.model), self.task.batches(split), self._poll)
 
     def _save(self, state: TrainState, improved: Sequence[Weights] = ()) -> None:
         """Save a checkpoint unless this state is saved; it is the best of ``improved`` weights."""

@@ -1,6 +1,8 @@
 """The settings of a run: one frozen section for each part of it. Nothing here needs torch."""
 
 from noisin.training.config.data import DataConfig as DataConfig
+from noisin.training.config.latent import AnnealingConfig as AnnealingConfig
+from noisin.training.config.latent import LatentConfig as LatentConfig
 from noisin.training.config.model import DropoutConfig as DropoutConfig
 from noisin.training.config.model import GateDropoutConfig as GateDropoutConfig
 from noisin.training.config.model import HeadConfig as HeadConfig

@@ -17,6 +17,7 @@ from noisin.models.names import HEADS
 from noisin.models.sizes import Reads, size_problem
 from noisin.recurrent.names import CELL_NAMES, KERNEL_NAMES, WITHOUT_MEMORY
 from noisin.training.config.choice import Frozen, OneOf, json_values
+from noisin.training.config.latent import LatentConfig, latent_problems
 from noisin.training.config.section import InvalidConfig, Number, Problem, Section, Whole
 from noisin.training.config.structure import ProjectionConfig
 from noisin.training.config.weights import WeightDropConfig, WeightNoiseConfig, weight_problems
@@ -162,6 +163,9 @@ class ModelConfig(Section):
         default=None, description="Dropout of updates; off by default."
     )
     head: HeadConfig | None = Field(default=None, description="The head; by default linear.")
+    latent: LatentConfig | None = Field(
+        default=None, description="The latent variable of a stochastic RNN; off by default."
+    )
 
     @field_validator("zoneout", "gate_dropout", "update_dropout")
     @classmethod
@@ -206,6 +210,7 @@ class ModelConfig(Section):
                 )
             )
         found += self._cell_problems()
+        found += latent_problems(self)
         if self.zoneout is not None and self.zoneout.p_c and self.cell in WITHOUT_MEMORY:
             found.append(
                 (

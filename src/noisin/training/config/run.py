@@ -31,6 +31,7 @@ from noisin.recurrent.names import AFFINE_NAMES
 from noisin.tasks.names import task_of
 from noisin.training.config.data import DataConfig
 from noisin.training.config.hash import ABSENT, dump, effective, sha256
+from noisin.training.config.latent import stochastic_problems
 from noisin.training.config.model import ModelConfig
 from noisin.training.config.noise import NoiseConfig
 from noisin.training.config.own import OwnConfig
@@ -67,7 +68,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         found = [*_own_problems(self), *_noise_problems(self), *_task_problems(self)]
-        found += _linear_problems(self)
+        found += [*_linear_problems(self), *stochastic_problems(self)]
         if found:
             raise InvalidConfig(found)
         return self

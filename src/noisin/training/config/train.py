@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from noisin.models.names import TERMS
 from noisin.training.config.choice import Frozen, OneOf
+from noisin.training.config.latent import AnnealingConfig
 from noisin.training.config.model import LARGEST
 from noisin.training.config.objective import (
     SECTIONS,
@@ -109,6 +110,9 @@ class TrainConfig(Section):
     )
     augmented_loss: AugmentedLossConfig | None = Field(
         default=None, description="The augmented loss; off by default."
+    )
+    annealing: AnnealingConfig | None = Field(
+        default=None, description="Annealing of a latent variable's KL; off by default."
     )
     K: Whole = Field(default=1, ge=1, le=LARGEST, description="Noise samples per word and step.")
     start: str | None = Field(

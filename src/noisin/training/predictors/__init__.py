@@ -3,9 +3,10 @@ r"""Predictors: how a trained model is used to score data. They compose.
 A predictor takes a batch and a state to ``log p`` of each target, ``(T, N)``, and the next state.
 :class:`Clean` is the model without noise. :class:`Cache` and :class:`Dynamic` adapt it to the
 targets that it has seen; :class:`Marginal`, :class:`Arithmetic` and :class:`Geometric` mix K
-samples of the noise, and :class:`MonteCarlo` K samples of noise and dropout. :func:`evaluate`
-scores batches with one. All that a predictor remembers is in its state: the model is as it was
-after every call, also if one is interrupted.
+samples of the noise, and :class:`MonteCarlo` K samples of noise and dropout. :class:`ELBO`,
+:class:`IWAE` and :class:`FIVO` bound the likelihood of stochastic RNNs. :func:`evaluate` scores
+batches with one. All that a predictor remembers is in its state: the model is as it was after every
+call, also if one is interrupted.
 
 >>> import numpy as np
 >>> from noisin import data, models
@@ -22,6 +23,9 @@ from noisin.training.predictors.base import Predictor as Predictor
 from noisin.training.predictors.base import Reader as Reader
 from noisin.training.predictors.base import Reading as Reading
 from noisin.training.predictors.base import evaluate as evaluate
+from noisin.training.predictors.bounds import ELBO as ELBO
+from noisin.training.predictors.bounds import FIVO as FIVO
+from noisin.training.predictors.bounds import IWAE as IWAE
 from noisin.training.predictors.cache import Cache as Cache
 from noisin.training.predictors.dynamic import Dynamic as Dynamic
 from noisin.training.predictors.ensembles import Arithmetic as Arithmetic

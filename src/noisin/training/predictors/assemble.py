@@ -9,6 +9,7 @@ from torch import nn
 
 from noisin.training.predictors import ensembles
 from noisin.training.predictors.base import Clean, Predictor, Reader
+from noisin.training.predictors.bounds import ELBO, FIVO, IWAE
 from noisin.training.predictors.cache import Cache
 from noisin.training.predictors.dynamic import Dynamic
 from noisin.training.predictors.monte_carlo import MonteCarlo
@@ -22,6 +23,9 @@ METHODS: Mapping[str, Any] = {
     "arithmetic": ensembles.Arithmetic,
     "geometric": ensembles.Geometric,
     "monte-carlo": MonteCarlo,
+    "elbo": ELBO,
+    "iwae": IWAE,
+    "fivo": FIVO,
 }
 
 

@@ -1,0 +1,284 @@
+r"""What stochastic RNNs have in common: the loop over time, and the evidence lower bound.
+
+A stochastic RNN draws a latent variable at every step. In the letters of this folder, x_t is the
+target of step t, u_t its input (usually x_{t-1}), h_t (d_t in an SRNN) the recurrent state, which
+has noise while training, and z_t the latent variable. A model consists of a prior
+``p(z_t | past)``, a posterior ``q(z_t | past, x)`` and an emission ``p(x_t | z_t, past)``. It is
+trained by the evidence lower bound, with one draw of z and the KL divergence in closed form:
+
+.. math:: \log p(x) \ge \sum_t \log p(x_t | z_{\le t}, x_{<t}) - KL(q_t ‖ p_t), \quad z_t \sim q_t
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+from noisin import noise as laws
+from noisin._util import arguments, states
+from noisin.data.batch import Batch
+from noisin.errors import Unsupported
+from noisin.likelihoods import Likelihood
+from noisin.likelihoods.base import require_likelihood
+from noisin.models.base import Loss, State, mean_over_scored
+from noisin.models.encoders import Values
+from noisin.models.heads import Dense
+from noisin.models.latent.gaussian import DiagonalGaussian
+from noisin.models.latent.networks import dense
+from noisin.noise.sampling import Stochastic
+from noisin.recurrent.functional import Mode, Share
+from noisin.recurrent.injection import Injection, NoisyLayers, Site
+from noisin.regularizers.sequences import Dropout, Dropouts
+
+STANDARD = laws.Gaussian(1.0)
+
+# (inputs, state, eta) -> (step, state): the inputs are one step of the context, and eta is standard
+# normal, (N, Z).
+StepFunction = Callable[[tuple[Tensor, ...], State, Tensor], "tuple[LatentStep, State]"]
+
+
+class LatentStep(NamedTuple):
+    """One step of each row, or all steps stacked.
+
+    Attributes:
+        z: the latent variable, drawn from ``q``.
+        q: its posterior.
+        p: its prior.
+        read: what the emission reads.
+    """
+
+    z: Tensor
+    q: DiagonalGaussian
+    p: DiagonalGaussian
+    read: Tensor
+
+
+class Bound(NamedTuple):
+    """The parts of the evidence lower bound of a batch, each ``(T, N)``.
+
+    Attributes:
+        log_p: ``log p(x_t | z_t, past)``.
+        kl: ``KL(q_t ‖ p_t)``.
+        steps: what they were computed from.
+        inputs: what the model computed of all steps at once.
+        state: the state after the batch.
+    """
+
+    log_p: Tensor
+    kl: Tensor
+    steps: LatentStep
+    inputs: tuple[Tensor, ...]
+    state: State
+
+
+class LatentModel(Stochastic):
+    """A stochastic RNN; a subclass defines :meth:`context`, :meth:`initial` and :meth:`sequence`.
+
+    Args:
+        size: the number of values of an observation.
+        likelihood: their likelihood, given the natural parameters that the head computes.
+        input_size: the number of values of an input; by default those of an observation.
+        hidden_size, num_layers: of the recurrent state.
+        z_size: of the latent variable.
+        mlp_size: units of the hidden layers of all networks.
+        cell: the transition function: ``"lstm"``, ``"gru"`` or one of the Elman cells.
+        head: the class of the head; such as :class:`~noisin.models.autoregressive.Autoregressive`.
+        bias: initial natural parameters, such as those of the mean of the data.
+        dropout: of the embedded ``input``, ``between`` the layers, and of the ``output``, the
+            hidden layer of the emission.
+        noise, mode, feedback, noisy_layers, share, site: as of :class:`noisin.LSTM` and
+            :class:`noisin.GRU`, of the noise on the recurrent state.
+        generator: the random stream of initialisation, noise and latent variables.
+
+    ``kl_weight`` multiplies the KL divergence in the objective; training may change it by a
+    schedule. The bound itself, which is what is recorded, always has all of it.
+    """
+
+    kl_weight: float = 1.0
+    size: int
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    z_size: int
+    mlp_size: int
+
+    def __init__(
+        self,
+        size: int,
+        likelihood: Likelihood,
+        *,
+        input_size: int | None = None,
+        hidden_size: int = 200,
+        num_layers: int = 1,
+        z_size: int = 64,
+        mlp_size: int = 200,
+        cell: str = "lstm",
+        head: Callable[..., Any] = Dense,
+        bias: Tensor | None = None,
+        dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
+        noise: Any = None,
+        mode: Mode = "multiplicative",
+        feedback: bool = True,
+        noisy_layers: NoisyLayers = "all",
+        share: Share = "step",
+        site: Site = "read",
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        sizes = {"size": size, "hidden_size": hidden_size, "num_layers": num_layers}
+        sizes |= {"z_size": z_size, "mlp_size": mlp_size}
+        sizes["input_size"] = size if input_size is None else input_size
+        for argument, value in sizes.items():
+            setattr(self, argument, arguments.whole(f"{name}: {argument}", value))
+        require_likelihood(name, likelihood)
+        if likelihood.event_dim:
+            raise Unsupported(
+                f"{name}: expected a likelihood of values, such as Bernoulli() or Gaussian(), got "
+                f"{type(likelihood).__name__}. Stochastic RNNs of words are not available."
+            )
+        self.cell, self.generator, self.dropouts = cell, generator, dropout
+        self._injection = Injection(
+            noise, mode, feedback, noisy_layers, share, site, generator, owner=name
+        )
+        self._head = head, likelihood, bias
+        self.values = nn.ModuleList([Values(sizes["input_size"]), Values(size)])
+        self.drop_input = Dropout(dropout.input, dropout.locked, generator)
+        self.drop_output = Dropout(dropout.output, dropout.locked, generator)
+
+    # What a subclass defines
+
+    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+        """What is computed of all steps at once, tensors ``(T, N, ...)``, and its state."""
+        raise NotImplementedError
+
+    def initial(self, like: Tensor) -> State:
+        """The state of the first step, for the rows of a tensor ``(N, ...)``."""
+        raise NotImplementedError
+
+    def sequence(self) -> StepFunction:
+        """The function that runs the steps of one sequence."""
+        raise NotImplementedError
+
+    def costs(self, batch: Batch, bound: Bound) -> Mapping[str, Tensor]:  # noqa: ARG002
+        """What else is minimised, per target and weighted: terms of the loss, by name."""
+        return {}
+
+    # Parts that constructors of subclasses build
+
+    @property
+    def layer_sizes(self) -> list[int]:
+        """The sizes of the recurrent layers."""
+        return [self.hidden_size] * self.num_layers
+
+    def _embeddings(self, layers: int = 1, **options: Any) -> tuple[nn.Module, nn.Module]:
+        """The networks that read u and x: one and the same if both have the same size."""
+        options = {"generator": self.generator, **options}
+        sizes = [self.mlp_size] * layers
+        u = dense(self.input_size, sizes, **options)
+        same = self.input_size == self.size
+        return u, (u if same else dense(self.size, sizes, **options))
+
+    def _emit_from(self, in_features: int, hidden: bool = True, **options: Any) -> None:
+        """Build the emission: a hidden layer, if any, and the head."""
+        sizes = [self.mlp_size] if hidden else []
+        self.emission = dense(in_features, sizes, generator=self.generator, **options)
+        head, likelihood, bias = self._head
+        found = self.mlp_size if hidden else in_features
+        stream = {} if self.generator is None else {"generator": self.generator}
+        self.head = head(found, self.size, likelihood, bias=bias, **stream)
+
+    # The interface of a model
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the record of a run recognises the model by: its parts as they are shown."""
+        return {"parts": repr(self).splitlines()}
+
+    def loss(self, batch: Batch, state: State = None) -> Loss:
+        """The mean of the negative bound, and the terms; ``kl`` is measured.
+
+        The term ``annealing``, ``(kl_weight - 1) · KL``, makes the bound the weighted objective.
+        """
+        bound = self.bound(batch, state)
+        kl = mean_over_scored(bound.kl, batch)
+        terms = dict(self.costs(batch, bound))
+        if self.kl_weight != 1:
+            terms["annealing"] = (self.kl_weight - 1) * kl
+        mean = mean_over_scored(bound.kl - bound.log_p, batch)
+        return Loss(mean, batch.count, terms, bound.state, measured={"kl": kl})
+
+    def log_prob(self, batch: Batch, state: State = None) -> tuple[Tensor, State]:
+        """The bound of each step with one draw of z, ``(T, N)``, and the state."""
+        bound = self.bound(batch, state)
+        return bound.log_p - bound.kl, bound.state
+
+    def bound(self, batch: Batch, state: State = None, *, eta: Tensor | None = None) -> Bound:
+        """The parts of the bound; ``eta``, ``(T, N, Z)``, is your own standard normal noise."""
+        walk = Walk(self, batch, state, eta=eta)
+        steps = [walk.step(t) for t in range(len(batch.x))]
+        stacked = LatentStep(
+            torch.stack([step.z for step in steps]),
+            DiagonalGaussian.stack([step.q for step in steps]),
+            DiagonalGaussian.stack([step.p for step in steps]),
+            torch.stack([step.read for step in steps]),
+        )
+        log_p = self.log_emission(stacked.read, batch)
+        return Bound(log_p, stacked.q.kl(stacked.p), stacked, walk.inputs, walk.carried)
+
+    def log_emission(self, read: Tensor, batch: Batch) -> Tensor:
+        """``log p(x_t | z_t, past)`` of each target, ``(T, N)``."""
+        nll: Tensor = self.head.nll(self.drop_output(self.emission(read)), batch)[0]
+        return -nll
+
+    def _embedded(self, batch: Batch, u: nn.Module, x: nn.Module) -> tuple[Tensor, Tensor]:
+        """The inputs and the targets of a batch, embedded."""
+        values_of_u, values_of_x = self.values
+        embedded = u(values_of_u(batch.x)), x(values_of_x(batch.target))
+        return self.drop_input(embedded[0]), self.drop_input(embedded[1])
+
+
+class Walk:
+    """One pass over the steps of a batch, with K particles of each row.
+
+    Args:
+        model: the model.
+        batch: the batch, of N rows.
+        state: the state that an earlier pass carried, of N rows or of K·N; None for zeros.
+        K: the number of particles; particle k of row n is row k·N + n.
+        eta: standard normal noise, ``(T, K·N, Z)``; drawn if it is not given.
+    """
+
+    def __init__(
+        self, model: LatentModel, batch: Batch, state: State, *, K: int = 1, eta: Tensor | None
+    ) -> None:
+        self.K = K
+        above, below = (None, None) if state is None else state
+        self.inputs, self.above = model.context(batch, above)
+        T, N = batch.x.shape[:2]
+        like = self.inputs[0]
+        self.state = model.initial(like[0]) if below is None else below
+        self.state = states.spread(self.state, N, K)
+        shape = (T, K * N, model.z_size)
+        self.eta = model._draw(STANDARD, shape, like) if eta is None else eta
+        self.run = model.sequence()
+
+    def step(self, t: int) -> LatentStep:
+        """The next step."""
+        inputs = tuple(states.repeat(part[t], self.K) for part in self.inputs)
+        found, self.state = self.run(inputs, self.state, self.eta[t])
+        return found
+
+    def select(self, ancestors: Tensor) -> None:
+        """Continue with these particles, ``(K, N)``: their numbers, for each row of the batch."""
+        N = ancestors.shape[1]
+        rows = (ancestors * N + torch.arange(N, device=ancestors.device)).flatten()
+        self.state = states.map(lambda part: part.index_select(-2, rows), self.state)
+
+    @property
+    def carried(self) -> State:
+        """The state to continue from in the next batch."""
+        return self.above, self.state

@@ -1,0 +1,97 @@
+r"""The stochastic RNN (Fraccaro, Sønderby, Paquet and Winther, 2016).
+
+.. math::
+
+    d_t &= f(d_{t-1}, φ(u_t)), \quad p(z_t) = N(d_t, z_{t-1}), \quad x_t \sim p(d_t, z_t) \\
+    a_t &= g(a_{t+1}, d_t, φ(x_t)), \quad q(z_t) = N(a_t, z_{t-1})
+
+The recurrent state d does not depend on z, so it is computed for all steps at once. With
+``smoothing``, a_t has read all targets from t on; otherwise, in filtering, it is a dense layer of
+``d_t`` and ``x_t``. With ``res_q`` the posterior's network computes the difference of its mean to
+the prior's, ``μ_q = μ_p + f(a_t, z_{t-1})``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noisin.data.batch import Batch
+from noisin.likelihoods import Likelihood
+from noisin.models.base import State
+from noisin.models.latent.base import LatentModel, LatentStep, StepFunction
+from noisin.models.latent.gaussian import GaussianNetwork
+from noisin.models.latent.networks import Activation, Stack, dense, reverse
+from noisin.recurrent.injection import Injection
+
+ACTIVATION: Activation = "clipped-leaky-relu"
+
+
+class SRNN(LatentModel):
+    """The stochastic RNN, with the networks of its authors.
+
+    Args:
+        smoothing: whether the posterior reads the future.
+        res_q: whether its mean is relative to the prior's.
+        size, likelihood, options: those of :class:`~noisin.models.latent.base.LatentModel`.
+
+    >>> from noisin.likelihoods import Bernoulli
+    >>> model = SRNN(88, Bernoulli(), hidden_size=10, z_size=4, mlp_size=8, cell="gru")
+    >>> x = torch.zeros(6, 2, 88)
+    >>> model.log_prob(Batch(x[:-1], x[1:]))[0].shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(
+        self,
+        size: int,
+        likelihood: Likelihood,
+        *,
+        smoothing: bool = True,
+        res_q: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(size, likelihood, **options)
+        self.smoothing, self.res_q = smoothing, res_q
+        M, H, Z = self.mlp_size, self.hidden_size, self.z_size
+        usual: dict[str, Any] = {"activation": ACTIVATION, "generator": self.generator}
+        self.embed_u, self.embed_x = self._embeddings(layers=2, activation=ACTIVATION)
+        sizes = [M, *self.layer_sizes]
+        self.layers = Stack(self.cell, sizes, self._injection, self.dropouts)
+        without_noise = Injection(layers=(), generator=self.generator)
+        self.future: nn.Module = (
+            Stack(self.cell, [H + M, H], without_noise) if smoothing else dense(H + M, [H], **usual)
+        )
+        self.prior = GaussianNetwork(H + Z, Z, M, separate=True, **usual)
+        self.posterior = GaussianNetwork(H + Z, Z, M, separate=True, **usual)
+        self._emit_from(H + Z, activation=ACTIVATION)
+
+    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+        """d and a."""
+        u, x = self._embedded(batch, self.embed_u, self.embed_x)
+        d, state = self.layers(u, state)
+        both = torch.cat([d, x], -1)
+        if not self.smoothing:
+            return (d, self.future(both)), state
+        a, _ = self.future(reverse(both, batch.scored))
+        return (d, reverse(a, batch.scored)), state
+
+    def initial(self, like: Tensor) -> State:
+        """z = 0."""
+        return like.new_zeros(len(like), self.z_size)
+
+    def sequence(self) -> StepFunction:
+        """The steps of z."""
+        return self._step
+
+    def _step(
+        self, inputs: tuple[Tensor, ...], state: State, eta: Tensor
+    ) -> tuple[LatentStep, State]:
+        d, a = inputs
+        p, q = self.prior(d, state), self.posterior(a, state)
+        if self.res_q:
+            q = q._replace(mean=p.mean + q.mean)
+        z = q.at(eta)
+        return LatentStep(z, q, p, torch.cat([d, z], -1)), z

@@ -1,0 +1,79 @@
+r"""The variational RNN (Chung, Kastner, Dinh, Goel, Courville and Bengio, 2015).
+
+.. math::
+
+    h_t &= f(h_{t-1}, φ(u_t), ψ(z_{t-1})) \\
+    p(z_t) &= N(h_t), \quad q(z_t) = N(φ(x_t), h_t), \quad x_t \sim p(ψ(z_t), h_t)
+
+The paper's ``h_{t-1}`` is our ``h_t``: here it is computed at the beginning of the step, so that
+the first prediction reads the first input too, and inputs need not be the targets before them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noisin.data.batch import Batch
+from noisin.likelihoods import Likelihood
+from noisin.models.base import State
+from noisin.models.latent.base import LatentModel, LatentStep, StepFunction
+from noisin.models.latent.gaussian import GaussianNetwork
+from noisin.models.latent.networks import Advance, StepStack, dense
+
+
+class VRNN(LatentModel):
+    """The variational RNN.
+
+    Args:
+        res_q: whether the posterior's network computes the difference of its mean to the prior's
+            (as the VRNN of Maddison et al., 2017, does).
+        size, likelihood, options: those of :class:`~noisin.models.latent.base.LatentModel`.
+
+    >>> from noisin.likelihoods import Bernoulli
+    >>> model = VRNN(88, Bernoulli(), hidden_size=10, z_size=4, mlp_size=8)
+    >>> x = torch.zeros(6, 2, 88)
+    >>> model.log_prob(Batch(x[:-1], x[1:]))[0].shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(
+        self, size: int, likelihood: Likelihood, *, res_q: bool = False, **options: Any
+    ) -> None:
+        super().__init__(size, likelihood, **options)
+        self.res_q, M, H = res_q, self.mlp_size, self.hidden_size
+        self.embed_u, self.embed_x = self._embeddings()
+        self.embed_z = dense(self.z_size, [M], generator=self.generator)
+        self.layers = StepStack(
+            self.cell, [2 * M, *self.layer_sizes], self._injection, self.dropouts
+        )
+        self.prior = GaussianNetwork(H, self.z_size, M, generator=self.generator)
+        self.posterior = GaussianNetwork(M + H, self.z_size, M, generator=self.generator)
+        self._emit_from(M + H)
+
+    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+        """The embedded inputs and targets."""
+        return self._embedded(batch, self.embed_u, self.embed_x), state
+
+    def initial(self, like: Tensor) -> State:
+        """The state of the layers, and the embedding of z = 0."""
+        return None, self.embed_z(like.new_zeros(len(like), self.z_size))
+
+    def sequence(self) -> StepFunction:
+        """The steps of h and z."""
+        return partial(self._step, self.layers.sequence())
+
+    def _step(
+        self, advance: Advance, inputs: tuple[Tensor, ...], state: State, eta: Tensor
+    ) -> tuple[LatentStep, State]:
+        (u, x), (layers, before) = inputs, state
+        h, layers = advance(torch.cat([u, before], -1), layers)
+        p, q = self.prior(h), self.posterior(x, h)
+        if self.res_q:
+            q = q._replace(mean=p.mean + q.mean)
+        z = q.at(eta)
+        after = self.embed_z(z)
+        return LatentStep(z, q, p, torch.cat([after, h], -1)), (layers, after)
