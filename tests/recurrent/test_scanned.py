@@ -238,3 +238,11 @@ def test_they_train_from_a_config(cell: str, site: str, tmp_path: Path) -> None:
         train={"epochs": 1},
     )
     assert toy.run(tmp_path, settings=settings) == toy.Outcome(0, "", [])
+
+
+def test_two_names_of_one_site_are_one_run() -> None:
+    def hashed(site: str) -> str:
+        return toy.config(model={"cell": "min-gru"}, noise={"gamma": 0.1, "site": site}).hash()
+
+    assert hashed("read") == hashed("increment")
+    assert len({hashed(site) for site in ("increment", "output", "state")}) == 3
