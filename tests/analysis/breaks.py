@@ -21,7 +21,7 @@ from noisin.noise import ranges
 from noisin.noise.family import Family
 from noisin.recurrent import functional, scans
 from noisin.recurrent.cell import CELLS
-from noisin.recurrent.injection import Injected, Injection
+from noisin.recurrent.injection import Injection
 from noisin.recurrent.layout import Layout
 from noisin.recurrent.scanned import MinGRUCell
 from noisin.recurrent.stack import NoisyStack
@@ -146,7 +146,7 @@ a_little_more = wrapped(
 )
 scaled_noise = replaced(functional, "inject", _scaled)
 not_fed_back = replaced(functional, "noisy", _forgetful)
-always_fed_back = wrapped(Injected, "_configure", _fed_back)
+always_fed_back = wrapped(NoisyStack, "_configure", _fed_back)
 first_layer_off = wrapped(NoisyStack, "_emit", _first_layer_off)
 fresh_where_shared = wrapped(
     Layout, "hold", lambda _, self, x: torch.stack([x[torch.randperm(len(x))] for _ in self.sizes])

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import noisin
 from noisin import noise
 from noisin.errors import GrowingNoise, InvalidValue, NoisinError
-from noisin.models import LanguageModel
+from noisin.models import Dropouts, LanguageModel
 from noisin.models.layers import layer
 from noisin.recurrent.injection import Injection
 from noisin.recurrent.names import AFFINE_NAMES
@@ -198,6 +198,7 @@ def test_the_settings_of_a_model() -> None:
         ({"weight_noise": WeightNoise(0.1, per="step")}, "not on its increment"),
         ({"site": "read it"}, "site, for a cell that is not a GRU, must be 'read' or 'increment'"),
         ({"cell_arguments": {"depth": 2}}, "depth"),
+        ({"dropout": Dropouts(recurrent=0.1)}, "those of an affine cell read the input alone"),
     ):
         with pytest.raises(NoisinError, match=message):
             sites(**settings)
@@ -237,3 +238,11 @@ def test_they_train_from_a_config(cell: str, site: str, tmp_path: Path) -> None:
         train={"epochs": 1},
     )
     assert toy.run(tmp_path, settings=settings) == toy.Outcome(0, "", [])
+
+
+def test_two_names_of_one_site_are_one_run() -> None:
+    def hashed(site: str) -> str:
+        return toy.config(model={"cell": "min-gru"}, noise={"gamma": 0.1, "site": site}).hash()
+
+    assert hashed("read") == hashed("increment")
+    assert len({hashed(site) for site in ("increment", "output", "state")}) == 3

@@ -126,6 +126,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
      "noise.site must be read or state for model.cell = 'gru', got output."),
     ({"noise": {"gamma": 1, "site": "state", "feedback": False}, "model": {"cell": "min-gru"}},
      "noise.site must be output with noise.feedback = false, got state."),
+    ({"model": {"cell": "min-gru", "dropout": {"recurrent": 0.1}}},
+     "dropout.recurrent must be 0 for cell = 'min-gru', whose gates do not read the state"),
     ({"model": {"cell": "min-lstm", "zoneout": {"p_c": 0.1}}}, "zoneout.p_c must be 0"),
     ({"noise": {"gamma": 1}, "train": {"objective": "penalty"}}, "train.objective must be noise, "),
     ({"train": {"objective": "penalty"}}, "train.objective must be noise if there is no"),

@@ -12,6 +12,7 @@ from noisin._util.settings import construct
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.cell import CellSpec
+from noisin.recurrent.scanned import is_affine
 from noisin.regularizers.cells import DropoutLSTMCell
 from noisin.regularizers.sequences import Dropout
 from noisin.regularizers.windowed import WindowCell
@@ -91,6 +92,11 @@ def step_cell(
                 f"dropout.recurrent, dropout.locked and the generator of the model."
             )
         arguments |= {"p_h": dropout.p, "locked": dropout.locked}
+    elif dropout.p and is_affine(build):
+        raise Unsupported(
+            "LanguageModel: recurrent dropout is on the state that the gates read, and those of an "
+            "affine cell read the input alone. Use dropout.recurrent = 0, or noise."
+        )
     elif dropout.p:
         raise Unsupported(
             "LanguageModel: recurrent dropout needs a layer with kernels or a cell that offers it, "

@@ -104,11 +104,11 @@ def _fill(a: Tensor, h: Tensor, start: Tensor, reverse: bool) -> None:
     C = chunk_length(T, start.numel())
     K = T // max(C, 1)
     if K > 1:
-        rest = T - K * C  # the steps that are left over come last
-        chunks = slice(rest, T) if reverse else slice(0, K * C)
-        start = _fill_chunks(a[chunks], h[chunks], start, K, reverse)
-        rest_of_steps = slice(0, rest) if reverse else slice(K * C, T)
-        a, h = a[rest_of_steps], h[rest_of_steps]
+        whole, rest = slice(0, K * C), slice(K * C, T)  # the steps that are left over come last
+        if reverse:
+            whole, rest = slice(T - K * C, T), slice(0, T - K * C)
+        start = _fill_chunks(a[whole], h[whole], start, K, reverse)
+        a, h = a[rest], h[rest]
     for a_t, h_t in _steps(a, h, 0, reverse):
         h_t.addcmul_(a_t, start)
         start = h_t
@@ -128,11 +128,10 @@ def _fill_chunks(a: Tensor, h: Tensor, start: Tensor, K: int, reverse: bool) -> 
         p_t.mul_(p_before)
     p_last, h_last = steps[-1]
     _fill(p_last, h_last, start, reverse)
-    first, others, entered = (-1, slice(None, -1), slice(1, None)) if reverse else (
-        0, slice(1, None), slice(None, -1))  # fmt: skip
-    inner = slice(1, None) if reverse else slice(None, -1)
+    head, tail = slice(None, -1), slice(1, None)
+    first, others, inner = (-1, head, tail) if reverse else (0, tail, head)
     h[first, inner].addcmul_(p[first, inner], start)
-    h[others, inner].addcmul_(p[others, inner], h_last[entered].unsqueeze(1))
+    h[others, inner].addcmul_(p[others, inner], h_last[inner].unsqueeze(1))
     return h_last[0 if reverse else -1]
 
 

@@ -126,15 +126,15 @@ class MinLSTMCell(AffineCell):
 
 def carried(name: str, state: Any, like: Tensor) -> Tensor:
     """A caller's state in the dtype of the coefficients of one step, or raise."""
-    (state,) = checks.state_parts(name, state, 1)
-    drop_ins.state_shapes(name, tuple(like.shape), state)
-    checks.require_one_device(name, coefficients=like, state=state)
-    if state.dtype != like.dtype and not torch_state.autocasting():
+    (h,) = checks.state_parts(name, state, 1)
+    drop_ins.state_shapes(name, tuple(like.shape), h)
+    checks.require_one_device(name, coefficients=like, state=h)
+    if h.dtype != like.dtype and not torch_state.autocasting():
         raise InvalidType(
-            f"{name}: expected a state of {like.dtype}, as the coefficients, got {state.dtype}. "
+            f"{name}: expected a state of {like.dtype}, as the coefficients, got {h.dtype}. "
             f"Convert it: state.to({like.dtype})."
         )
-    return state.to(like.dtype)
+    return h.to(like.dtype)
 
 
 class Scanned(Injected):

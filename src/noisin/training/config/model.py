@@ -15,7 +15,7 @@ from pydantic import (
 
 from noisin.models.names import HEADS
 from noisin.models.sizes import Reads, size_problem
-from noisin.recurrent.names import CELL_NAMES, KERNEL_NAMES, WITHOUT_MEMORY
+from noisin.recurrent.names import AFFINE_NAMES, CELL_NAMES, KERNEL_NAMES, WITHOUT_MEMORY
 from noisin.training.config.choice import Frozen, OneOf, json_values
 from noisin.training.config.latent import LatentConfig, latent_problems
 from noisin.training.config.section import InvalidConfig, Number, Problem, Section, Whole
@@ -237,6 +237,14 @@ class ModelConfig(Section):
             given = ", ".join(self.cell_arguments)
             found.append(
                 ("cell_arguments", f"must be left out for cell = {self.cell!r}, got {given}.")
+            )
+        if self.dropout.recurrent and self.cell in AFFINE_NAMES:
+            found.append(
+                (
+                    "dropout.recurrent",
+                    f"must be 0 for cell = {self.cell!r}, whose gates do not read the state, got "
+                    f"{self.dropout.recurrent:g}.",
+                )
             )
         if self.update_dropout is not None and self.cell not in ("lstm", "gru"):
             found.append(
