@@ -19,10 +19,10 @@ import torch
 import noisin
 from noisin._util import checks
 from noisin.errors import InvalidType
-from tests.calls import laws, modules, texts, theory, weights, windowed
+from tests.calls import latent, laws, modules, texts, theory, weights, windowed
 from tests.calls.call import Call, Change, fault, raised, random_changes
 
-PARTS = (modules, laws, theory, texts, weights, windowed)
+PARTS = (modules, laws, theory, texts, weights, windowed, latent)
 CALLS = [call for part in PARTS for call in part.CALLS]
 COUNT = int(os.environ.get("NOISIN_FUZZED_CALLS", "1500"))
 SEEDS = range(int(os.environ.get("NOISIN_FUZZED_SEEDS", "1")))
