@@ -252,7 +252,7 @@ def test_bad_arguments() -> None:
         VRNN(F, Categorical())
     with pytest.raises(NoisinError, match="VRNN: z_size must be a whole number, 1 or more, got 0"):
         VRNN(F, Bernoulli(), z_size=0)
-    with pytest.raises(NoisinError, match="cell must be lstm or gru .* got 'highway'"):
+    with pytest.raises(NoisinError, match="VRNN: cell must be .*'gru'.* got 'highway'"):
         VRNN(F, Bernoulli(), cell="highway")
     with pytest.raises(NoisinError, match=r"Values: expected a non-empty tensor \(T, N, 3\)"):
         VRNN(F, Bernoulli()).loss(Batch(torch.zeros(T, N, 2), torch.zeros(T, N, 3)))

@@ -18,9 +18,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from noisin import noise as laws
-from noisin._util import arguments, states
+from noisin._util import arguments, checks, states
+from noisin._util.settings import construct
 from noisin.data.batch import Batch
-from noisin.errors import Unsupported
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.base import require_likelihood
 from noisin.models.base import Loss, State, mean_over_scored
@@ -31,6 +32,7 @@ from noisin.models.latent.networks import dense
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
+from noisin.recurrent.names import KERNEL_NAMES
 from noisin.regularizers.sequences import Dropout, Dropouts
 
 STANDARD = laws.Gaussian(1.0)
@@ -135,6 +137,14 @@ class LatentModel(Stochastic):
         for argument, value in sizes.items():
             setattr(self, argument, arguments.whole(f"{name}: {argument}", value))
         require_likelihood(name, likelihood)
+        arguments.instance(
+            f"{name}: dropout", dropout, Dropouts, "Pass, for example, Dropouts(0.1)."
+        )
+        checks.one_of(f"{name}: cell", cell, KERNEL_NAMES)
+        if not callable(head):
+            raise InvalidType(
+                f"{name}: head must be a class of heads, such as models.Dense, got {head!r:.60}."
+            )
         if likelihood.event_dim:
             raise Unsupported(
                 f"{name}: expected a likelihood of values, such as Bernoulli() or Gaussian(), got "
@@ -189,7 +199,15 @@ class LatentModel(Stochastic):
         head, likelihood, bias = self._head
         found = self.mlp_size if hidden else in_features
         stream = {} if self.generator is None else {"generator": self.generator}
-        self.head = head(found, self.size, likelihood, bias=bias, **stream)
+        made = construct(
+            f"{type(self).__name__}: head", head, found, self.size, likelihood, bias=bias, **stream
+        )
+        if not hasattr(made, "nll"):
+            raise InvalidType(
+                f"{type(self).__name__}: head must be a class of heads, such as models.Dense; what "
+                f"{head!r:.60} returns has no method nll."
+            )
+        self.head = made
 
     # The interface of a model
 
@@ -236,6 +254,9 @@ class LatentModel(Stochastic):
 
     def _embedded(self, batch: Batch, u: nn.Module, x: nn.Module) -> tuple[Tensor, Tensor]:
         """The inputs and the targets of a batch, embedded."""
+        here = {"x": batch.x, "target": batch.target, "scored": batch.scored}
+        own = next(self.parameters())
+        checks.require_one_device(type(self).__name__, **here, weights=own)
         values_of_u, values_of_x = self.values
         embedded = u(values_of_u(batch.x)), x(values_of_x(batch.target))
         return self.drop_input(embedded[0]), self.drop_input(embedded[1])
@@ -255,15 +276,15 @@ class Walk:
     def __init__(
         self, model: LatentModel, batch: Batch, state: State, *, K: int = 1, eta: Tensor | None
     ) -> None:
-        self.K = K
-        above, below = (None, None) if state is None else state
+        self.K = arguments.whole("Walk: K", K, what="a whole number of particles")
+        above, below = _parts(model, state)
         self.inputs, self.above = model.context(batch, above)
         T, N = batch.x.shape[:2]
         like = self.inputs[0]
         self.state = model.initial(like[0]) if below is None else below
         self.state = states.spread(self.state, N, K)
         shape = (T, K * N, model.z_size)
-        self.eta = model._draw(STANDARD, shape, like) if eta is None else eta
+        self.eta = model._draw(STANDARD, shape, like) if eta is None else _given(eta, shape, like)
         self.run = model.sequence()
 
     def step(self, t: int) -> LatentStep:
@@ -282,3 +303,28 @@ class Walk:
     def carried(self) -> State:
         """The state to continue from in the next batch."""
         return self.above, self.state
+
+
+def _parts(model: LatentModel, state: State) -> tuple[State, State]:
+    """The state of the context and that of the steps, of what an earlier pass carried."""
+    if state is None:
+        return None, None
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        raise InvalidType(
+            f"{type(model).__name__}: expected a state that a previous call returned, or None for "
+            f"zeros, got {type(state).__name__}."
+        )
+    above, below = state
+    return above, below
+
+
+def _given(eta: Tensor, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Noise that is given, in the dtype of the model."""
+    checks.require_noise_tensor("bound", eta, like, what="eta", of="standard normal noise")
+    if eta.shape != shape:
+        raise InvalidValue(
+            f"bound: expected eta of shape {shape}, (T, N, Z) or (T, K·N, Z), got "
+            f"{tuple(eta.shape)}."
+        )
+    checks.require_finite("bound", eta, what="eta")
+    return eta.to(like)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from noisin._util import arguments
 from noisin.data.batch import Batch
 from noisin.models.base import State
 from noisin.models.latent.base import LatentModel, Walk
@@ -53,6 +54,9 @@ def particle_bound(
             weights, is at most ``threshold · K``; None never does.
         eta: standard normal noise, ``(T, K·N, Z)``; drawn if it is not given.
     """
+    arguments.instance("particle_bound: model", model, LatentModel, "Pass, for example, a VRNN.")
+    if threshold is not None:
+        arguments.finite("particle_bound: threshold", threshold, least=0)
     walk = Walk(model, batch, None if particles is None else particles.state, K=K, eta=eta)
     T, N = batch.target.shape[:2]
     log_w = walk.eta.new_zeros(K, N, dtype=torch.float64)

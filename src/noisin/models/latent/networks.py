@@ -10,12 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from noisin.errors import Unsupported
 from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
 from noisin.recurrent.cell import CellSpec, find
 from noisin.recurrent.cells import GRUCell, LSTMCell, RNNCell, sequence_step
 from noisin.recurrent.injection import Injection
-from noisin.recurrent.names import KERNEL_NAMES
 from noisin.regularizers.sequences import Dropout, Dropouts
 
 Activation = Literal["relu", "clipped-leaky-relu"]
@@ -115,10 +113,6 @@ class StepStack(nn.Module):
         dropout: Dropouts = Dropouts(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__()
-        if cell not in KERNEL_NAMES:
-            raise Unsupported(
-                f"latent models: cell must be {' or '.join(KERNEL_NAMES)}, got {cell!r:.60}."
-            )
         spec, count = find(cell), len(sizes) - 1
         injection.require_layers(count)
         self.hidden_size = sizes[-1]

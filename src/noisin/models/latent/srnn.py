@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noisin._util import arguments
 from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State
@@ -54,6 +55,8 @@ class SRNN(LatentModel):
         **options: Any,
     ) -> None:
         super().__init__(size, likelihood, **options)
+        arguments.boolean("SRNN: smoothing", smoothing)
+        arguments.boolean("SRNN: res_q", res_q)
         self.smoothing, self.res_q = smoothing, res_q
         M, H, Z = self.mlp_size, self.hidden_size, self.z_size
         usual: dict[str, Any] = {"activation": ACTIVATION, "generator": self.generator}

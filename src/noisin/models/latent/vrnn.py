@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noisin._util import arguments
 from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State
@@ -44,6 +45,7 @@ class VRNN(LatentModel):
         self, size: int, likelihood: Likelihood, *, res_q: bool = False, **options: Any
     ) -> None:
         super().__init__(size, likelihood, **options)
+        arguments.boolean("VRNN: res_q", res_q)
         self.res_q, M, H = res_q, self.mlp_size, self.hidden_size
         self.embed_u, self.embed_x = self._embeddings()
         self.embed_z = dense(self.z_size, [M], generator=self.generator)

@@ -84,6 +84,10 @@ class FIVO(LatentBound):
 
     threshold: float = 0.5
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        arguments.finite("FIVO: threshold", self.threshold, least=0)
+
     def _bound(self, batch: Batch, state: State) -> tuple[Tensor, State]:
         assert isinstance(self.model, LatentModel)
         return particle_bound(self.model, batch, state, K=self.K, threshold=self.threshold)
