@@ -18,6 +18,7 @@ from benchmarks.bars import judge
 from benchmarks.evaluation import compare_evaluation
 from benchmarks.growth import compare_growth
 from benchmarks.layers import compare_layers
+from benchmarks.regularizers import compare_regularizers
 from benchmarks.sampling import compare_samplers
 from benchmarks.shapes import compare_shapes
 from benchmarks.steps import compare_endurance, compare_memory, compare_steps
@@ -29,6 +30,7 @@ Benchmarks = Mapping[str, Callable[[], Iterator[Comparison]]]
 BENCHMARKS: Benchmarks = {
     "layers": compare_layers,
     "shapes": compare_shapes,
+    "regularizers": compare_regularizers,
     "sampling": compare_samplers,
     "evaluation": compare_evaluation,
     "steps": compare_steps,

@@ -52,6 +52,20 @@ def shape_bars(kind: str, limits: dict[str, float]) -> list[Bar]:
     return [Bar(f"{kind} of LSTM {size}", "c", "torch", limit) for size, limit in limits.items()]
 
 
+def regularizer_bars(*sizes: str) -> list[Bar]:
+    """Regularizers in the kernels, over the noisy layer without them; others, over the loop."""
+    names = "weight drop", "Gal", "recurrent dropout", "dropout of updates", "zoneout", "AR and TAR"
+    steps = {"zoneout": 0.80, "layer norm": 1.00, "highway": 0.80}
+    return [
+        *(Bar(f"regularized {size}", name, "plain", 1.10) for size in sizes for name in names),
+        *(
+            Bar(f"step by step, {size}", name, "loop", limit)
+            for size in sizes
+            for name, limit in steps.items()
+        ),
+    ]
+
+
 # One step takes two products and a draw. At 100 rows torch's fused layer needs hardly more than the
 # products, and a draw is a twentieth of them.
 ONE_STEP = {"650 × 1": 0.50, "650 × 8": 1.15, "650 × 100": 1.40, "650 × 4096": 1.00}
@@ -69,6 +83,9 @@ BARS = [
     *shape_bars("packed sequences", {"650 × 20": 0.60}),
     *shape_bars("both directions", {"650 × 20": 1.15}),
     Bar("samples in strong mode of LSTM 650 × 20", "K = 8", "K = 1", 1.35),
+    *regularizer_bars("LSTM 650 × 20", "LSTM 256 × 20"),
+    Bar("mixture of 5 softmaxes", "noisin", "products", 1.15),
+    Bar("dynamic evaluation", "segment", "products", 1.25),
     *sampling_bars(0.04, "Gaussian", "Bernoulli", "Gumbel", "Logistic"),
     *sampling_bars(0.10, "Laplace", "Gamma(2)"),
     *sampling_bars(0.20, "Beta(2, 1.07)", "Chi-square(1.2)"),

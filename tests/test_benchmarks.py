@@ -18,6 +18,8 @@ from benchmarks.evaluation import compare_evaluation
 from benchmarks.growth import compare_growth, exponent
 from benchmarks.layers import SIZES, compare_layers
 from benchmarks.models import Shape
+from benchmarks.regularizers import BY_STEPS, IN_KERNELS, compare_regularizers
+from benchmarks.regularizers import SIZES as REGULARIZED
 from benchmarks.rivals import Problem, Size
 from benchmarks.sampling import compare_samplers
 from benchmarks.shapes import SAMPLED, compare_shapes, packed, shapes
@@ -27,6 +29,7 @@ from tests.pairwise import PRODUCTS
 
 TOY = Size("LSTM", 8, 2, T=3)
 SHAPE = Shape(O=50, H=8, N=2, T=3)
+TEXT = Shape(O=50, H=8, N=1, T=3)
 
 
 @pytest.fixture(autouse=True)
@@ -64,11 +67,14 @@ def test_the_bars_name_what_is_measured() -> None:
     for bar in BARS:
         if bar.case.split()[0] in ("LSTM", "GRU", "Elman"):
             assert bar.case in cases
-    assert {bar.rival for bar in BARS if bar.over == "loop"} == {"c"}
+    assert {b.rival for b in BARS if b.over == "loop" and b.case in cases} == {"c"}
     others = {f"samples in strong mode of {SAMPLED}", *map(str, shapes())}
     assert others == {bar.case for bar in BARS if " of LSTM 650" in bar.case} - {
         "evaluation of LSTM 650 × 80"
     }
+    for kind, rivals in (("regularized ", IN_KERNELS), ("step by step, ", BY_STEPS)):
+        measured = {(f"{kind}{size}", rival) for size in REGULARIZED for rival in rivals}
+        assert measured >= {(bar.case, bar.rival) for bar in BARS if bar.case.startswith(kind)}
 
 
 def test_the_shapes_are_what_their_names_say() -> None:
@@ -126,6 +132,7 @@ def test_the_limit_does_the_products_of_a_layer() -> None:
 RUNS: dict[str, Callable[[], Any]] = {
     "layers": lambda: compare_layers([TOY], budget=0.01),
     "shapes": lambda: compare_shapes(shapes(8, 2, 3, rows=(1, 2)), TOY, budget=0.01),
+    "regularizers": lambda: compare_regularizers([TOY], SHAPE, TEXT, budget=0.01),
     "sampling": lambda: compare_samplers(TOY, budget=0.01),
     "evaluation": lambda: compare_evaluation([TOY], budget=0.01),
     "steps": lambda: compare_steps([SHAPE], budget=0.01),

@@ -91,7 +91,9 @@ def test_a_text_that_was_moved(run: Path, text: Path, tmp_path: Path, capsys: An
     text.rename(tmp_path / "moved")
     try:
         assert in_process("evaluate", str(run)) == 2
-        assert "there is no such corpus" in capsys.readouterr().err
+        printed = capsys.readouterr().err
+        assert "there is no such corpus" in printed
+        assert "If the data of the run was moved, use --data PATH." in printed
         assert evaluated(run, capsys, "--data", str(tmp_path / "moved")) == expected
     finally:
         (tmp_path / "moved").rename(text)

@@ -223,10 +223,29 @@ def test_where_nothing_can_be_written_the_score_is_still_told(
 # Bad input
 
 
+def test_rates_that_diverge_are_named(run: Path, capsys: Any) -> None:
+    settings = "--dynamic.normalisation", "sgd", "--dynamic.lr", "1e30"
+    assert in_process("evaluate", str(run), *settings) == 0
+    assert "diverged: with --dynamic.lr 1e+30 the score" in capsys.readouterr().err
+    assert in_process("evaluate", str(run), "--dynamic.normalisation", "sgd") == 0
+    assert "diverged" not in capsys.readouterr().err
+
+
+def test_a_run_is_evaluated_with_its_number_of_threads(
+    run: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+    monkeypatch.setattr("torch.set_num_threads", used.append)
+    assert RunRecord(run).threads == 1
+    evaluated(run, capsys)
+    assert used == [1, 3]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--cache.window 9999", "--cache.window 9999 is larger than the text: each of the 1 col"),
+        ("--cache.window 9999", "--cache.window 9999 is larger than the text: test has "),
         ("--cache.window 0", "window must be a whole number, 1 or more, got 0"),
         ("--cache.lambda 1", "lambda_ must lie in [0, 1), got 1.0"),
         ("--cache.theta -1", "theta must be a finite number, 0 or more"),

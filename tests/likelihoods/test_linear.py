@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from noisin import linear_nll
 from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods import Categorical
+from noisin.likelihoods._chunked import FEW
 
 F64 = torch.float64
 REDUCTIONS = ["none", "sum", "mean"]
@@ -227,6 +228,26 @@ def test_linear_nll_in_less_precision(dtype: torch.dtype, reduction: str) -> Non
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("rows", [1, FEW, FEW + 1])
+def test_linear_nll_of_few_rows(rows: int, tied: bool, dtype: torch.dtype, reduction: str) -> None:
+    """The gradient of V is a batch of products, more than one for 150 words or 70 units."""
+    z, V, x, b = linear_problem((rows,), H=70, O=150)
+    V = V.detach().t().contiguous().t().requires_grad_() if tied else V
+    rough = [t.detach().to(dtype).requires_grad_() for t in (z, V, b)]
+    nll = linear_nll(rough[0], rough[1], x, rough[2], reduction=reduction)
+    found = torch.autograd.grad(nll.sum(), rough, retain_graph=True)
+    again = torch.autograd.grad(3 * nll.sum(), rough)
+    expected = torch.autograd.grad(full_nll(z, V, x, b, reduction=reduction).sum(), [z, V, b])
+    assert found[1].stride() == V.stride() or rows > FEW
+    for gradient, second, truth in zip(found, again, expected, strict=True):
+        tolerance = 10 * torch.finfo(dtype).eps * truth.norm()
+        assert (gradient.double() - truth).norm() < tolerance
+        assert (second.double() - 3 * truth).norm() < 3 * tolerance
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_linear_nll_of_extreme_logits(reduction: str) -> None:
     """Where the largest logit is far away, and where a class is impossible."""
     x = torch.tensor([0, 1, 2])
@@ -320,12 +341,17 @@ class Products(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("reduction", "products"), [("none", 4), ("sum", 3), ("mean", 3)])
-def test_a_reduced_nll_takes_three_products_and_no_other(reduction: str, products: int) -> None:
-    """Forward, and two for the gradients; without reduction the logits are computed again."""
+@pytest.mark.parametrize(
+    ("reduction", "chunk_size", "products"),
+    [("none", 4, 4), ("none", 10, 3), ("sum", 4, 3), ("mean", 4, 3)],
+)
+def test_a_reduced_nll_takes_three_products_and_no_other(
+    reduction: str, chunk_size: int, products: int
+) -> None:
+    """Forward, and two for the gradients; else logits are computed again, unless they are few."""
     z, V, x, b = linear_problem((10,), H=3, O=7)
     with Products() as counted:
-        linear_nll(z, V, x, b, chunk_size=4, reduction=reduction).sum().backward()
+        linear_nll(z, V, x, b, chunk_size=chunk_size, reduction=reduction).sum().backward()
     assert counted.count == products * 10 * 3 * 7
 
 

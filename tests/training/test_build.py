@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from noisin.errors import InvalidValue, NoisinError
 from noisin.training.build import build_noise
 from noisin.training.config import NoiseConfig
+from tests.training import toy
 
 MODULE = '''
 from dataclasses import dataclass
@@ -90,3 +92,15 @@ def test_what_is_refused(module: str, name: str, settings: dict[str, float], mes
     config = NoiseConfig(family=name.format(module), **settings)
     with pytest.raises(NoisinError, match=message):
         build_noise(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("Biased", {}), ("Nothing", {}), ("Uniform", {"schedule": {"kind": "linear", "epochs": 2}})],
+)
+def test_a_noise_that_is_refused_leaves_no_folder(
+    module: str, name: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(NoisinError, match=name):
+        toy.fit(tmp_path / "run", noise={"family": f"{module}:{name}", "gamma": 1.0, **settings})
+    assert not (tmp_path / "run").exists()

@@ -86,6 +86,7 @@ def test_the_other_run_is_needed_only_at_the_start(base: Path, tmp_path: Path) -
     assert len(toy.fit(tmp_path / "run", **settings).metrics) == 3
     with pytest.raises(InvalidValue, match=r"train\.start = .*copy' is not a run"):
         toy.fit(tmp_path / "new", **settings)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_weights_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(InvalidValue, match=message):
         toy.fit(tmp_path / "run", text=text, **{**tuning(base), **changes})
-    assert not (tmp_path / "run" / "config.json").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_other_weights_at_the_start_are_another_run(base: Path, tmp_path: Path) -> None:

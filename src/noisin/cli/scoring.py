@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from noisin._util.settings import nest
 from noisin.cli.consoles import Results
 from noisin.cli.meter import Meter
 from noisin.cli.progress import labelled
-from noisin.errors import InvalidData, InvalidValue
+from noisin.errors import InvalidData, InvalidValue, Unavailable
 from noisin.experiments.seeds import number
 from noisin.training import tuning
 from noisin.training.record import RunRecord
@@ -144,17 +145,24 @@ class Session:
             Rates(**dynamic)
         window = self.given.get("cache.window")
         if window is not None and window > (rows := self.longest(split, ALL)):
+            one = self.batch_size == 1
+            columns = split if one else f"each of the {self.batch_size} columns of {split}"
             raise InvalidValue(
-                f"--cache.window {window} is larger than the text: each of the "
-                f"{self.batch_size} columns of {split} has {rows:,} words. Use a window of at most "
-                f"that, or a smaller --batch-size."
+                f"--cache.window {window} is larger than the text: {columns} has {rows:,} words. "
+                f"Use a window of at most that{'' if one else ', or a smaller --batch-size'}."
             )
 
     def score(self, split: Split, settings: Mapping[str, Any]) -> Score:
         """The score of a split."""
         name: Split = "train_clean" if split == "train" else split
         total = sum(batch.count for batch in self.task.batches(name))
-        return self._scored(split, self.task.batches(name), total, settings)
+        found = self._scored(split, self.task.batches(name), total, settings)
+        if "dynamic.lr" in settings and not math.isfinite(found.nats):
+            self.note(
+                f"Dynamic evaluation diverged: with --dynamic.lr {settings['dynamic.lr']:g} the "
+                f"score is not finite. Use a smaller one, or --tune."
+            )
+        return found
 
     def tuned(self, budget: int, tokens: int) -> Sequence[Trial]:
         """The settings that were tried on the first tokens of valid, in order."""
@@ -186,15 +194,18 @@ class Session:
 
         from noisin.training.predictors import evaluate
         from noisin.training.predictors.assemble import assemble
+        from noisin.training.runtime.device import use_threads
 
         torch.manual_seed(self.seed)
-        predictor = assemble(self.restored.model, self.method, settings, self.statistics)
-        with Meter(title, total, self.unit.targets) as meter:
+        # As many as were worth it in training: for a small model, more are slower on busy cores.
+        with use_threads(min(torch.get_num_threads(), self.record.threads)):
+            predictor = assemble(self.restored.model, self.method, settings, self.statistics)
+            with Meter(title, total, self.unit.targets) as meter:
 
-            def show(score: Score) -> None:
-                meter.show(score.count, labelled(self.unit.value(score.nats), self.unit))
+                def show(score: Score) -> None:
+                    meter.show(score.count, labelled(self.unit.value(score.nats), self.unit))
 
-            return evaluate(predictor, batches, progress=show)
+                return evaluate(predictor, batches, progress=show)
 
 
 def task_of(
@@ -221,7 +232,12 @@ def task_of(
         "data": config.data.model_copy(update=place),
         "train": config.train.model_copy(update=limits),
     }
-    task = build_task(config.model_copy(update=here))
+    try:
+        task = build_task(config.model_copy(update=here))
+    except Unavailable as error:
+        if folder is not None:
+            raise
+        raise Unavailable(f"{error} If the data of the run was moved, use --data PATH.") from error
     sha256 = facts_of(task)["data"]["sha256"]
     if record.environment.get("data", {}).get("sha256") != sha256:
         raise InvalidData(

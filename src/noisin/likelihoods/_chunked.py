@@ -21,8 +21,11 @@ from noisin._util.products import ONEDNN, Products, mkl
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 Weigh = Callable[[slice, Tensor], Tensor]
+Errors = tuple[Tensor, Tensor]  # the gradient of each nll with respect to s, times d; and d
 
 CACHE_LINE = 64
+FEW = 32  # rows, whose gradients with respect to s are kept
+_BLOCK = 64  # rows of a product over few rows
 _SIZES = ((64, 1_000), (200, 5_000), (650, 10_000), (650, 33_278))  # H and O
 _EXAMPLES = dict(zip(("small", "medium", "large", "huge"), _SIZES, strict=True))
 
@@ -63,6 +66,11 @@ class Prediction:
             s = HEAD("logits", z, self.V, bias=self.bias, out=s)
             yield rows, s.to(self.dtype)
 
+    @property
+    def few(self) -> bool:
+        """Whether there are few rows, all in one chunk."""
+        return 0 < len(self.z) <= min(FEW, self.chunk_size)
+
     def nll(self) -> Tensor:
         """The nll of each row."""
         nll = self.z.new_empty(len(self.z), dtype=self.dtype)
@@ -78,10 +86,24 @@ class Prediction:
         nll = self.z.new_empty(len(self.z), dtype=self.dtype)
         total = _Sum(self, needed)
         for rows, s in self.chunks():
-            d, nll[rows] = self.exponentiate(rows, s)
-            s.scatter_add_(1, self.x[rows, None], -d[:, None])
-            total.add(rows, s, weigh(rows, nll[rows]) / d)
+            nll[rows], (ds, d) = self._errors(rows, s)
+            total.add(rows, ds, weigh(rows, nll[rows]) / d)
         return nll, total.gradients()
+
+    def nll_and_errors(self) -> tuple[Tensor, Errors]:
+        """The nll of each of few rows, and what :meth:`gradients` needs, as large as s."""
+        ((rows, s),) = self.chunks()
+        return self._errors(rows, s)
+
+    def gradients(self, errors: Errors, weight: Tensor, needed: tuple[bool, ...]) -> Gradients:
+        """The ``needed`` gradients of the weighted sum of few rows; may overwrite the errors."""
+        total, (ds, d) = _Sum(self, needed), errors
+        total.add(slice(0, len(ds)), ds, weight / d)
+        return total.gradients()
+
+    def _errors(self, rows: slice, s: Tensor) -> tuple[Tensor, Errors]:
+        d, nll = self.exponentiate(rows, s)
+        return nll, (s.scatter_add_(1, self.x[rows, None], -d[:, None]), d)
 
     def exponentiate(self, rows: slice, s: Tensor) -> tuple[Tensor, Tensor]:
         """Replace the s of some rows by e in place; return d and the nll of each."""
@@ -95,7 +117,9 @@ class _Sum:
         z, V, dtype = prediction.z, prediction.V, prediction.dtype
         self.prediction = prediction
         self.dz = torch.empty_like(z) if needed[0] else None
-        self.dV = _aligned_like(V, dtype) if needed[1] else None
+        self.needs_V, self.dV = needed[1], None
+        if needed[1] and not prediction.few:
+            self.dV = _aligned_like(V, dtype)
         self.db = z.new_zeros(V.shape[1], dtype=dtype) if needed[2] else None
         self.product = aligned(min(len(z), prediction.chunk_size), V.shape[0], z)
 
@@ -110,7 +134,10 @@ class _Sum:
         if self.dz is not None:
             product = HEAD("states", ds, V.t(), out=self.product[: len(ds)])
             torch.mul(product, scale, out=self.dz[rows])
-        if self.dV is not None and self.dV.dtype == ds.dtype:
+        if self.needs_V and self.dV is None:
+            z, transposed = (z * scale).to(z.dtype), is_transposed(V)
+            self.dV = over_few_rows(ds, z).t() if transposed else over_few_rows(z, ds)
+        elif self.dV is not None and self.dV.dtype == ds.dtype:
             self.dV.addmm_((z * scale).t(), ds)
         elif self.dV is not None:
             self.dV.add_(z.t() @ ds)
@@ -136,7 +163,29 @@ def _exponentiated(s: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 def _aligned_like(V: Tensor, dtype: torch.dtype) -> Tensor:
     """Zeros in the memory order of V: with tied weights, V is the transpose of a parameter."""
     H, O = V.shape  # noqa: E741
-    return aligned(O, H, V, dtype).t() if V.stride(0) < V.stride(1) else aligned(H, O, V, dtype)
+    return aligned(O, H, V, dtype).t() if is_transposed(V) else aligned(H, O, V, dtype)
+
+
+def is_transposed(V: Tensor) -> bool:
+    """Whether V is a transpose in memory, as the weights of an embedding are."""
+    return V.stride(0) < V.stride(1)
+
+
+def over_few_rows(a: Tensor, b: Tensor) -> Tensor:
+    """``a.t() @ b`` of matrices with few rows, as a batch of products.
+
+    MKL takes three times as long for one such product with a large result.
+
+    >>> over_few_rows(torch.ones(2, 100), torch.ones(2, 3)).unique(), _BLOCK
+    (tensor([2.]), 64)
+    """
+    count, rest = divmod(a.shape[1], _BLOCK)
+    product = a.new_empty(a.shape[1], b.shape[1])
+    parts = a[:, rest:].view(len(a), count, _BLOCK).permute(1, 2, 0)
+    blocks = product[rest:].view(count, _BLOCK, b.shape[1])
+    torch.bmm(parts, b.expand(count, *b.shape), out=blocks)
+    torch.mm(a[:, :rest].t(), b, out=product[:rest])
+    return product
 
 
 def aligned(rows: int, columns: int, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

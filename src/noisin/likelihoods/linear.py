@@ -68,8 +68,9 @@ def linear_nll(
 class _LinearNLL(Function):
     """By chunks of s: ``Prediction`` for values and first derivatives, ``_composed`` for others.
 
-    The gradients of a reduced loss are computed along with it and used by the first backward
-    pass. A second backward pass through the same graph computes them again.
+    The gradients of a reduced loss are computed along with it, and of few rows those with respect
+    to s; the first backward pass uses them. A second one through the same graph computes them
+    again.
     """
 
     @staticmethod
@@ -85,11 +86,15 @@ class _LinearNLL(Function):
     ) -> Tensor:
         ctx.save_for_backward(z, V, bias, x)
         ctx.options = chunk_size, reduction
-        ctx.gradients = None
+        ctx.gradients = ctx.errors = None
         prediction, needed = Prediction(z, V, x, bias, chunk_size), ctx.needs_input_grad[:3]
+        differentiable = differentiable and any(needed)
         if reduction == "none":
-            return prediction.nll()
-        if differentiable and any(needed) and len(z):
+            if not differentiable or not prediction.few:
+                return prediction.nll()
+            nll, ctx.errors = prediction.nll_and_errors()
+            return nll
+        if differentiable and len(z):
             weight = weight_of_rows(z.new_ones((), dtype=prediction.dtype), len(z), reduction)
             nll, ctx.gradients = prediction.nll_and_gradients(lambda rows, _: weight[rows], needed)
         else:
@@ -102,6 +107,7 @@ class _LinearNLL(Function):
         chunk_size, reduction = ctx.options
         needed = ctx.needs_input_grad[:3]
         gradients, ctx.gradients = ctx.gradients, None
+        errors, ctx.errors = ctx.errors, None
         if (
             torch.is_grad_enabled()
             or torch_state.transforming()
@@ -111,7 +117,10 @@ class _LinearNLL(Function):
         elif gradients is None:
             weight = weight_of_rows(grad, len(z), reduction)
             prediction = Prediction(z, V, x, bias, chunk_size)
-            gradients = prediction.nll_and_gradients(lambda rows, _: weight[rows], needed)[1]
+            if errors is None:
+                gradients = prediction.nll_and_gradients(lambda rows, _: weight[rows], needed)[1]
+            else:
+                gradients = prediction.gradients(errors, weight, needed)
         else:
             for gradient in gradients:
                 if gradient is not None:

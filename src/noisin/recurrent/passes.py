@@ -30,11 +30,12 @@ class Pass:
     weights: Sequence[Sequence[Tensor]]
     mask: Tensor | None = None
     factors: Factors = Factors()  # noqa: RUF009 - immutable
+    torch_kernel: bool = True  # where nothing else is needed
 
     @property
     def loops(self) -> bool:
-        """Whether no recurrence is torch's, because of a mask or a factor."""
-        return self.mask is not None or bool(self.factors.given)
+        """Whether no recurrence is torch's."""
+        return not self.torch_kernel or self.mask is not None or bool(self.factors.given)
 
     def rows(self, k: int, like: Tensor) -> tuple[Tensor | None, Factors]:
         """The mask and the factors of the k-th layer and direction, as rows."""

@@ -124,7 +124,8 @@ class NoisyStack(Injected, nn.RNNBase):
             checks.state_parts(name, hx, len(self._state_sizes))
         eps = given.eps
         noisy = eps is not None or self._noise_acts()
-        if not noisy and not given.alters and self._cell.torch_kernel is not None:
+        plain = not noisy and not given.alters and self._cell.torch_kernel is not None
+        if plain and not kernels.replaces_torch():
             # Not super(): the compiler cannot trace it in a frame that it resumes.
             return self._torch_class.forward(self, input, hx)
         layout = Layout.of(input, self.batch_first)
@@ -136,12 +137,13 @@ class NoisyStack(Injected, nn.RNNBase):
     def _pass(
         self, given: Given, layout: Layout, layers: Collection[int], noise: NoiseOf, like: Tensor
     ) -> Pass:
+        theirs = not kernels.replaces_torch()
         if not given.alters:
-            return Pass(layout, layers, noise, self.all_weights)
+            return Pass(layout, layers, noise, self.all_weights, torch_kernel=theirs)
         count, sizes = self.num_layers * self._directions, (self._output_size, self.hidden_size)
         places, weights = Places(type(self).__name__, self._cell, count, *sizes), given.weights
         mask, factors = places.read_mask(given, layout, like), places.factors(given, layout, like)
-        return Pass(layout, layers, noise, self._replaced(weights), mask, factors)
+        return Pass(layout, layers, noise, self._replaced(weights), mask, factors, theirs)
 
     def sample_eps(self, input: Input) -> Tensor:
         """Draw the noise of one forward pass, as ``forward`` takes it: to use a draw twice.

@@ -19,6 +19,9 @@ class NoiseSchedule:
 
     config: NoiseConfig | None = None
 
+    def __post_init__(self) -> None:
+        self.noise(epoch=0)  # raises before training if the noise cannot have another strength
+
     def noise(self, epoch: int) -> Noise | None:
         """The noise of an epoch, counted from 0."""
         return build_noise(self.config, epoch)

@@ -46,23 +46,15 @@ class InitialWeights:
 
     @torch.no_grad()
     def load(self, model: nn.Module) -> None:
-        """Copy the weights, if any, into a model that has the same names and shapes."""
-        own = dict(model.named_parameters())
-        if not self.values:
-            return
-        shapes = [{n: tuple(t.shape) for n, t in some.items()} for some in (own, self.values)]
-        if shapes[0] != shapes[1]:
-            name = min(name for name, _ in shapes[0].items() ^ shapes[1].items())
-            raise InvalidValue(
-                f"train.start = {self.facts['name']!r}: the weights of that run do not fit the "
-                f"model: {name} is {shapes[1].get(name)} there and {shapes[0].get(name)} here. Use "
-                f"the model settings of that run."
-            )
-        for name, weight in own.items():
-            weight.copy_(self.values[name])
+        """Copy the weights, if any, into the model."""
+        if self.values:
+            for name, weight in model.named_parameters():
+                weight.copy_(self.values[name])
 
 
-def initial_weights(start: str | None, record: RunRecord, task: Task) -> InitialWeights:
+def initial_weights(
+    start: str | None, record: RunRecord, model: nn.Module, task: Task
+) -> InitialWeights:
     """The weights that a run in ``record`` starts from, given its setting ``train.start``."""
     if start is None:
         return InitialWeights()
@@ -81,6 +73,7 @@ def initial_weights(start: str | None, record: RunRecord, task: Task) -> Initial
             f"same text."
         )
     found = read_weights(base)
+    _require_fit(start, dict(model.named_parameters()), found.values)
     facts = {
         "name": start,
         "weights": found.kind,
@@ -88,3 +81,15 @@ def initial_weights(start: str | None, record: RunRecord, task: Task) -> Initial
         "sha256": found.sha256,
     }
     return InitialWeights(facts, found.values)
+
+
+def _require_fit(start: str, own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+    """Raise unless the weights have the names and shapes of those of the model."""
+    here, there = ({n: tuple(t.shape) for n, t in some.items()} for some in (own, given))
+    if here != there:
+        name = min(name for name, _ in here.items() ^ there.items())
+        raise InvalidValue(
+            f"train.start = {start!r}: the weights of that run do not fit the model: {name} is "
+            f"{there.get(name)} there and {here.get(name)} here. Use the model settings of that "
+            f"run."
+        )

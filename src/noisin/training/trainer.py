@@ -123,15 +123,16 @@ class Trainer:
         device = find_device(self.config.device)
         with ExitStack() as stack:
             with self.workers.main_first():
+                stack.enter_context(own_random_stream(device))
+                self.flag = stack.enter_context(caught())
+                # What can be refused without the record is, before a folder is created for it.
+                first = first_batch(task)
+                self.initial = initial_weights(self.train.start, self.record, model, task)
                 if self.workers.main:
                     self.record.make_folder()
                     stack.enter_context(locked(self.record.folder))
-                stack.enter_context(own_random_stream(device))
-                self.flag = stack.enter_context(caught())
-                self.initial = initial_weights(self.train.start, self.record, task)
                 self.identity = resume.identity(self.config, task) | self.initial.identity
                 resume.refuse_another(self.record, self.config, self.identity, name_of(task))
-            first = first_batch(task)
             rows = first.x.shape[1] * self.train.K
             threads = resume.threads_to_use(self.record, self.config, model, rows)
             stack.enter_context(use_threads(threads))

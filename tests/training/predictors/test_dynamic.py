@@ -27,7 +27,7 @@ from noisin.training.predictors import (
     evaluate,
     gradient_statistics,
 )
-from tests.training.predictors.toy import IDS, model, score, statistics
+from tests.training.predictors.toy import IDS, WORDS, model, score, statistics
 
 
 def noisy() -> Any:
@@ -90,6 +90,36 @@ def test_a_loop_over_segments(rates: Rates, segment: int) -> None:
         measured = score(Dynamic(lm, rates, found, segment), length=length)
         assert measured.nats == pytest.approx(expected, rel=1e-10)
     assert abs(expected - score(Clean(lm)).nats) > 1e-3
+
+
+class TwoEmbeddings(nn.Module):
+    """A model of its own whose embeddings are of all kinds, one of them used twice and tied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tied = nn.Embedding(WORDS, 5)
+        self.padded = nn.Embedding(WORDS, 5, padding_idx=int(IDS[0]))
+        self.frequent = nn.Embedding(WORDS, 5, scale_grad_by_freq=True)
+        self.double()
+
+    def loss(self, batch: Batch, state: Any = None) -> Loss:
+        log_p, state = self.log_prob(batch, state)
+        return Loss(-log_p.mean(), batch.count, {}, state)
+
+    def log_prob(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
+        looked_up = self.tied(batch.x) * self.tied(batch.x.flip(0)) + self.padded(batch.x)
+        s = (looked_up + self.frequent(batch.x)).tanh() @ self.tied.weight.t()
+        found = s.log_softmax(-1).gather(-1, batch.target.long().unsqueeze(-1))
+        return found.squeeze(-1), state
+
+
+@pytest.mark.parametrize("build", [lambda: model(tied=False), TwoEmbeddings])
+def test_a_loop_over_segments_with_other_embeddings(build: Any) -> None:
+    lm = build()
+    found = Statistics([torch.rand_like(p.detach()) for p in lm.parameters()], n=3)
+    expected = by_loop(lm, RATES[0], found, segment=5)
+    assert score(Dynamic(lm, RATES[0], found)).nats == pytest.approx(expected, rel=1e-10)
+    assert not any(module._forward_hooks for module in lm.modules())
 
 
 def test_gradient_statistics() -> None:

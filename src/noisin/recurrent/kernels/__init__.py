@@ -30,6 +30,8 @@ from noisin.recurrent.kernels import layer, operator, reference
 from noisin.recurrent.kernels.choice import CHOICES as CHOICES
 from noisin.recurrent.kernels.choice import RECURRENCES, recurrence_for
 from noisin.recurrent.kernels.choice import chosen as chosen
+from noisin.recurrent.kernels.choice import everywhere as everywhere
+from noisin.recurrent.kernels.choice import replaces_torch as replaces_torch
 from noisin.recurrent.kernels.choice import using as using
 from noisin.recurrent.kernels.plan import Outline as Outline
 from noisin.recurrent.kernels.plan import Plan as Plan

@@ -17,6 +17,7 @@ CHOICES = ("auto", "c", "eager", "reference", "triton")
 # What runs a layer step by step; all have the functions `forward` and `backward` of `eager`.
 RECURRENCES: Mapping[str, ModuleType] = {"c": native, "eager": eager, "triton": gpu}
 _chosen: ContextVar[str | None] = ContextVar("noisin_kernel", default=None)
+_everywhere: ContextVar[bool] = ContextVar("noisin_kernel_everywhere", default=False)
 
 
 def chosen() -> str:
@@ -47,6 +48,28 @@ def using(kernel: str) -> Iterator[None]:
         yield
     finally:
         _chosen.reset(token)
+
+
+def replaces_torch() -> bool:
+    """Whether layers without noise run by our kernels too, and not by torch's."""
+    return _everywhere.get()
+
+
+replaces_torch._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@contextmanager
+def everywhere() -> Iterator[None]:
+    """Context manager: run layers without noise by our kernels too, not by torch's.
+
+    The results are equal up to rounding. Torch's LSTM lays out its weights anew in every call: with
+    gradients and few rows, that takes longer than the recurrence.
+    """
+    token = _everywhere.set(True)
+    try:
+        yield
+    finally:
+        _everywhere.reset(token)
 
 
 def recurrence_for(x: Tensor, factored: bool = False) -> str:

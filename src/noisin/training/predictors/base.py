@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from noisin._util import arguments, states
+from noisin._util import arguments
 from noisin.data import Batch
-from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.errors import InvalidType, InvalidValue
 from noisin.models import SequenceModel, Trainable
 from noisin.models.base import State
 from noisin.recurrent.injection import as_training
 from noisin.tasks.unit import Score
 from noisin.training import samples
-
-Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
 class Predictor(Protocol):
@@ -142,25 +140,6 @@ class Clean:
                 return Reading(*model.read(batch, state, temperature=self.temperature))
             log_p, state = log_prob(model, batch, state, self.temperature)
             return Reading(log_p, None, state)
-
-
-def read_with_gradients(
-    reader: Reader, parameters: Sequence[Tensor], batch: Batch, state: State
-) -> tuple[Reading, Tensors | None]:
-    """A reading without its graph, and the gradients of the mean nll; None if nothing is scored."""
-    with torch.enable_grad():
-        log_p, z, state = reader.read(batch, state)
-        scored = log_p if batch.scored is None else log_p[batch.scored.to(log_p.device)]
-        gradients = None
-        if scored.numel() and not scored.requires_grad:
-            raise Unsupported(
-                f"Dynamic: {type(reader.model).__name__}.log_prob has no gradients. Compute it "
-                f"without torch.no_grad, or use Clean(model)."
-            )
-        if scored.numel():
-            gradients = torch.autograd.grad(-scored.mean(), parameters, materialize_grads=True)
-    z = None if z is None else z.detach()
-    return Reading(log_p.detach(), z, states.detach(state)), gradients
 
 
 def as_reader(name: str, given: object) -> Reader:

@@ -22,13 +22,8 @@ from noisin._util import arguments
 from noisin.data import Batch
 from noisin.errors import InvalidValue
 from noisin.models.base import State
-from noisin.training.predictors.base import (
-    Reader,
-    Reading,
-    Tensors,
-    as_reader,
-    read_with_gradients,
-)
+from noisin.training.predictors.base import Reader, Reading, as_reader
+from noisin.training.predictors.gradients import read_with_gradients
 from noisin.training.predictors.rates import Rates
 from noisin.training.predictors.statistics import Statistics, adapted_parameters
 
@@ -139,7 +134,9 @@ class Dynamic:
         z = torch.cat(zs) if zs else None
         return Reading(torch.cat([part.log_p for part in parts]), z, Adapted(inner, weights))
 
-    def _update(self, weights: Tensors, trained: Tensors, gradients: Tensors) -> None:
+    def _update(
+        self, weights: tuple[Tensor, ...], trained: list[Tensor], gradients: list[Tensor]
+    ) -> None:
         steps, decays = self._steps
         with torch.no_grad():
             if self.rates.decay:

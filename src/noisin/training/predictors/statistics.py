@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from noisin._util import arguments
 from noisin.data import Batch
 from noisin.errors import InvalidValue
-from noisin.training.predictors.base import Clean, in_rows, read_with_gradients
+from noisin.training.predictors.base import Clean, in_rows
+from noisin.training.predictors.gradients import read_with_gradients
 
 
 @dataclass(frozen=True)
