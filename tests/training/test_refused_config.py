@@ -49,7 +49,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"noise": {"family": "a.b:C"}}, "noise needs gamma or std, exactly one of them, got neither"),
     ({"model": {"cell": "ltsm"}}, "model.cell must be lstm, gru, elman-tanh, elman-sigmoid, elman"),
     ({"model": {"cell": "LSTM"}}, "or package.module:Class, got 'LSTM'."),
-    ({"data": {"task": "texts"}}, "config: data.task must be text, music or package.module:Class,"),
+    ({"data": {"task": "texts"}}, "config: data.task must be text, music, series or package.module:Class,"),
     ({"data": {"name": "jsb"}}, "model.tied must be false for music, which has no word embedding"),
     ({"data": {"task": "music"}}, "model.tied must be false for music"),
     ({"model": {"zoneout": {"p_h": 1}}}, "model.zoneout.p_h must be less than 1.0, got 1."),

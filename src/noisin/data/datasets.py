@@ -160,10 +160,7 @@ def find_files(folder: Path) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        parts = set(re.split(r"[._-]", path.name.lower()))
-        for split in SPLITS:
-            if path.suffix not in SUFFIXES or not parts & _CALLED[split]:
-                continue
+        for split in splits_named(path.name) if path.suffix in SUFFIXES else ():
             if split in found:
                 raise InvalidValue(
                     f"{folder}: has two {split} files, {found[split].name} and {path.name}. "
@@ -171,3 +168,13 @@ def find_files(folder: Path) -> dict[str, Path]:
                 )
             found[split] = path
     return found
+
+
+def splits_named(name: str) -> list[str]:
+    """The splits that occur as parts of a name.
+
+    >>> splits_named("ptb.valid.txt"), splits_named("train/piece-7.csv"), splits_named("retrain")
+    (['valid'], ['train'], [])
+    """
+    parts = set(re.split(r"[._/-]", name.lower()))
+    return [split for split in SPLITS if parts & _CALLED[split]]

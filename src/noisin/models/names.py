@@ -12,6 +12,7 @@ HEADS: Mapping[str, str] = {
     "mixture-of-softmaxes": "noisin.models.mixture:MixtureOfSoftmaxes",
     "pointer-sentinel": "noisin.models.pointer:PointerSentinel",
 }
+LEARNT_SCALE = "noisin.models.heads:LearntScale"  # the linear head of a learnt scale
 TERMS: Mapping[str, str] = {
     "ar": "noisin.regularizers.terms:ActivationPenalty",
     "tar": "noisin.regularizers.terms:SlownessPenalty",

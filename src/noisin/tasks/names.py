@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from noisin.tasks.unit import NATS_PER_FRAME, PERPLEXITY, Unit
+from noisin.tasks.unit import NATS_PER_FRAME, NATS_PER_STEP, PERPLEXITY, Unit
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ TASKS: Mapping[str, TaskRow] = {
         NATS_PER_FRAME,
         data=("jsb", "nottingham", "musedata", "piano-midi"),
     ),
+    "series": TaskRow("noisin.tasks.series:Series", NATS_PER_STEP, data=("bikes", "ett")),
 }
 
 
