@@ -220,14 +220,14 @@ def task_of(
     ``columns`` are those of the training data, if it is read in order.
     """
     from noisin import data
-    from noisin.data import music
+    from noisin.data import hourly, music
     from noisin.tasks.base import facts_of
     from noisin.training.build import build_task
 
     config = record.config
     place: dict[str, Any] = {}
     if folder is not None:
-        public = config.data.name in (*data.NAMES, *music.FILES)
+        public = config.data.name in (*data.NAMES, *music.FILES, *hourly.FILES)
         place = {"folder": str(folder)} if public else {"name": str(folder), "folder": None}
     limits: dict[str, Any] = {"eval_batch_size": batch_size, "clean_tokens": ALL}
     if columns is not None:

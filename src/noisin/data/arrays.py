@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from noisin._util.regular import read_regular
 from noisin.data.text import readable
-from noisin.errors import InvalidData, Unavailable
+from noisin.errors import InvalidData, NoisinError, Unavailable
 
 Column = NDArray[Any]  # of numbers, or of text that may be numbers
 
@@ -83,7 +83,7 @@ def read(path: Path) -> tuple[list[Frame], str]:
         content = read_regular(path)
     try:
         frames = READERS[path.suffix.lower()](str(path), content)
-    except InvalidData:
+    except NoisinError:
         raise
     except (ValueError, OSError, EOFError, csv.Error, KeyError) as error:
         kind = path.suffix[1:].lower()

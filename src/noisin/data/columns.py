@@ -15,7 +15,7 @@ from noisin.data import arrays, hourly
 from noisin.data.arrays import Frame
 from noisin.data.corpus import SPLITS
 from noisin.data.datasets import splits_named
-from noisin.data.series import SeriesSet, SeriesTable
+from noisin.data.series import SeriesSet, SeriesTable, check_values
 from noisin.errors import InvalidData, InvalidValue, Unavailable
 
 
@@ -139,6 +139,8 @@ def _split(
 def _sequences(frame: Frame, columns: Columns) -> Iterator[tuple[SeriesTable, list[str] | None]]:
     """The sequences of a frame, with the split of each row if a column says it."""
     target, covariates = frame.numbers(columns.targets), frame.numbers(columns.covariates)
+    whole = SeriesTable(frame.name, target, covariates, np.ones(len(frame), bool))
+    check_values(whole, columns.targets, columns.likelihood)  # while rows are those of the file
     labels = frame.labels(columns.split) if columns.split else None
     names = np.array(frame.labels(columns.sequence) if columns.sequence else [""] * len(frame))
     _, first = np.unique(names, return_index=True)

@@ -1,8 +1,8 @@
 """Series of counts or real values, with covariates that are known in advance.
 
-Nothing here needs torch. A :class:`SeriesTable` has one row per step. The target of a row is predicted
-from the rows before it and from the covariates of the row itself, which must therefore be known
-before it: the calendar, a price, a planned event.
+Nothing here needs torch. A :class:`SeriesTable` has one row per step. The target of a row is
+predicted from the rows before it and from the covariates of the row itself, which must therefore be
+known before it: the calendar, a price, a planned event.
 """
 
 from __future__ import annotations
