@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from noisin.data.columns import Columns
+from noisin.training.config import RunConfig
 from tests.cli.run import in_process
 from tests.data.test_midi import parse
 
@@ -157,6 +161,16 @@ def test_a_csv_without_the_named_column(tmp_path: Path, capsys: Any) -> None:
         capsys.readouterr().err
     )
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_file_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    config = RunConfig.parse(tomllib.loads(example))
+    assert config.data.task_name == "series"
+    assert config.data.described_columns == Columns(
+        ("sold",), "poisson", covariates=("price", "holiday"), sequence="shop", season=7
+    )
 
 
 def test_columns_by_flags(tmp_path: Path, capsys: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def parameters(lik: LocationScale, shape: tuple[int, ...] = (5,), O: int = 3) ->
     return torch.randn(*shape, lik.parameters * O, dtype=F64, generator=random)
 
 
-def law(lik: LocationScale, s: torch.Tensor):
+def law(lik: LocationScale, s: torch.Tensor) -> Any:
     """scipy's distribution with the parameters s."""
     mu, r, *q = s.chunk(lik.parameters, -1)
     sigma = (F.softplus(r) + SMALLEST_SCALE).numpy()

@@ -68,6 +68,7 @@ def garbage(batch: Batch) -> Batch:
 
 def longer(batch: Batch) -> Batch:
     """More padding."""
+    assert batch.scored is not None
     x, target, scored = (
         torch.cat([part, torch.zeros_like(part[:3])])
         for part in (batch.x, batch.target, batch.scored)

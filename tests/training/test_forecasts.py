@@ -84,9 +84,11 @@ def test_origins_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPat
     """With an error of almost zero, so that the order of the draws has no effect."""
     task = Series(data("scaled-gaussian"))
     model = model_for(task)
+    head = model.head
+    assert isinstance(head, LearntScale)
     with torch.no_grad():
-        model.head.weight[2:] = 0.0
-        model.head.bias[2:] = -99.0
+        head.weight[2:] = 0.0
+        head.bias[2:] = -99.0
     together = forecast(model, task, task.data.test[0], length=2, K=5)
     monkeypatch.setattr(forecasts, "COLUMNS", 1)
     alone = forecast(model, task, task.data.test[0], length=2, K=5)

@@ -46,9 +46,9 @@ def generate(
     run
         The folder of the run.
     prompt
-        Of text: the words to continue, separated by spaces as in the training text.
+        Of text: the words to continue, separated by spaces as in the training text, or characters.
     length
-        How many words, frames or steps; by default 100 words, 64 frames, or a season of the series.
+        How many words, characters, frames or steps; by default 100, 64 frames, or a season.
     temperature
         Of text: below 1 is more cautious; 0 always takes the most probable word. By default 1.
     top_k
@@ -81,7 +81,8 @@ def generate(
         _refuse(others, "is for music and series, and this run predicts words")
         length = WORDS if length is None else length
         temperature = 1.0 if temperature is None else temperature
-        _text(restored, prompt or "", length, temperature, top_k, seed)
+        spelt = kind == "characters"
+        _text(restored, prompt or "", length, temperature, top_k, seed, spelt)
         return
     _refuse(words, "is for text, and this run does not predict words")
     for name, value in (("--length", length), ("--samples", samples)):
@@ -114,8 +115,10 @@ def _text(
     temperature: float,
     top_k: int | None,
     seed: int,
+    spelt: bool,
 ) -> None:
-    """Print a continuation of the prompt."""
+    """Print a continuation of the prompt; of characters, if it is spelt."""
+    from noisin.data.text import characters, joined
     from noisin.data.vocab import EOS
     from noisin.models import generate as draw
 
@@ -123,11 +126,14 @@ def _text(
     words = draw(
         restored.model,
         restored.vocab,
-        prompt,
+        " ".join(characters(prompt)) if spelt else prompt,
         length,
         temperature=temperature,
         top_k=top_k,
         seed=seed,
     )
+    if spelt:
+        tell(prompt + joined(words))
+        return
     lines = " ".join([prompt, *words]).split(EOS)
     tell("\n".join(line.strip() for line in lines).strip())

@@ -54,7 +54,7 @@ class DataConfig(Section):
         if self.columns is not None and self.name in hourly.FILES:
             what = f"must be left out for {self.name}, whose columns are known."
             found.append(("columns", what))
-        if self.columns is not None and self.likelihood is None:
+        elif self.columns is not None and self.likelihood is None:
             what = f"must be given with data.columns: {', '.join(SUPPORTS)}."
             found.append(("likelihood", what))
         if found:
