@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import noisin.data
 from tests.cli.run import in_process
@@ -29,6 +32,34 @@ def test_json(text: Path, capsys: Any) -> None:
     assert told["tokens"] == facts.tokens
     assert told["overlap"] == facts.overlap
     assert told["sha256"] == facts.sha256
+
+
+def test_the_list(capsys: Any) -> None:
+    assert in_process("data", "--list") == 0
+    shown = capsys.readouterr().out
+    for row in ("manual text perplexity", "jsb music nats per frame", "ett series nats per step"):
+        assert any(line.split() == row.split() for line in shown.splitlines()), row
+    assert in_process("data", "--list", "--json") == 0
+    assert {"name": "ptb", "task": "text", "unit": "perplexity"} in json.loads(
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.skipif("NOISIN_DATA" not in os.environ, reason="NOISIN_DATA is not set")
+def test_music_and_series(capsys: Any) -> None:
+    assert in_process("data", "jsb", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["sequences"] == {"train": 229, "valid": 76, "test": 77}
+    assert told["steps"]["test"] == 4_725
+    assert (told["shortest"]["test"], told["longest"]["test"]) == (32, 160)
+    assert round(told["density"]["test"], 4) == 0.0442
+    assert in_process("data", "ett") == 0
+    shown = capsys.readouterr().out
+    assert "HUFL, HULL, MUFL, MULL, LUFL, LULL, OT; 31 covariates; scaled-gaussian" in shown
+    assert "steps, scored" in shown
+    assert "8,640" in shown
+    assert in_process("data", "bikes", "--data", "/nowhere") == 2
+    assert "hour.csv was not found" in capsys.readouterr().err
 
 
 def test_the_built_in_text_is_the_default(capsys: Any) -> None:

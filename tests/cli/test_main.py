@@ -73,7 +73,7 @@ def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         (["trian"], 'Did you mean "train"'),
         (["--nonsense"], "--nonsense"),
         (["train", "ptb-smal"], "Did you mean 'ptb-small'?"),
-        (["train", "no-such"], "Available: compare, jsb, manual, figure1-clean"),
+        (["train", "no-such"], "Available: bikes, compare, ett, jsb, manual, musedata"),
         (["train", "no-such.toml"], "no-such.toml: cannot be read: No such file"),
         (["train", "--train.epoch", "3"], "Did you mean --train.epochs?"),
         (["train", "manual", "--train.epochs", "6.5"], "train.epochs must be a whole number"),

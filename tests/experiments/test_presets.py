@@ -36,7 +36,10 @@ def test_each_preset_is_whole(name: str) -> None:
     configs = presets.read(name).configs()
     assert configs
     first = next(iter(configs.values()))
-    assert first.data.name in ("manual", "jsb", "ptb", "wikitext-2")
+    assert first.data.name in (
+        *("manual", "ptb", "wikitext-2", "bikes", "ett"),
+        *("jsb", "nottingham", "musedata", "piano-midi"),
+    )
     assert name == "compare" or list(configs) == [name]
 
 
@@ -115,7 +118,11 @@ def test_the_file_in_the_docs(tmp_path: Path) -> None:
 
 
 def test_the_names_are_those_of_files_and_recipes() -> None:
-    assert set(presets.names()) == {"compare", "manual", "jsb", *recipes.RECIPES, *zoo.RECIPES}
+    assert set(presets.names()) == {
+        *("compare", "manual", "jsb", "nottingham", "musedata", "piano-midi", "bikes", "ett"),
+        *recipes.RECIPES,
+        *zoo.RECIPES,
+    }
     assert len(presets.names()) == len(set(presets.names()))
 
 
@@ -159,6 +166,6 @@ def test_a_name_that_is_nearly_right(name: str, meant: str, tmp_path: Path) -> N
 
 
 def test_a_name_that_is_far_off_is_told_the_pattern() -> None:
-    with pytest.raises(NoisinError, match="Available: compare, jsb, manual, figure1") as caught:
+    with pytest.raises(NoisinError, match="Available: bikes, compare, ett, jsb, manual") as caught:
         presets.read("xyz")
     assert len(str(caught.value)) < 1100

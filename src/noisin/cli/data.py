@@ -1,8 +1,9 @@
-"""``noisin data``: facts about a corpus."""
+"""``noisin data``: facts about a text, music or a series, and the names of all."""
 
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +13,11 @@ from rich.table import Table
 
 from noisin.cli.arguments import Switch
 from noisin.cli.consoles import Results, tell
+from noisin.tasks.names import TASKS, task_of
 
 if TYPE_CHECKING:
     from noisin.data import Facts
+    from noisin.data.sizes import Sizes
 
 
 def data(
@@ -23,27 +26,69 @@ def data(
     *,
     folder: Annotated[Path | None, Parameter(name="--data")] = None,
     json: Switch = False,
+    list_: Annotated[Switch, Parameter(name="--list")] = False,
 ) -> None:
-    """Show facts about a corpus: tokens, words, unknown words, and the overlap with train.
+    """Show facts about data: of a text, tokens, words, unknown words, and the overlap with train.
+
+    Of music and series, the number and length of the sequences.
 
     Parameters
     ----------
     name
         manual (built in), ptb, wikitext-2, a folder with train, valid and test files, or one text
-        file.
+        file; jsb, nottingham, musedata or piano-midi; bikes or ett.
     folder
-        The folder of ptb or wikitext-2; by default NOISIN_DATA; otherwise they are
+        The folder of a named data set; by default NOISIN_DATA; otherwise ptb and wikitext-2 are
         downloaded.
     json
         Print JSON instead of a table.
+    list_
+        List the names of all data sets, what is predicted, and the unit of its score.
     """
     from noisin import data as library
+    from noisin.data.sizes import NAMES, describe_sequences
 
+    if list_:
+        _list((*library.NAMES, *NAMES), json)
+        return
+    if name in NAMES:
+        found = describe_sequences(name, folder)
+        tell(json_format.dumps(asdict(found), indent=2)) if json else _print_sizes(found)
+        return
     facts = library.describe(library.load(name, folder))
     if json:
         tell(json_format.dumps(asdict(facts), indent=2))
     else:
         _print(facts)
+
+
+def _list(names: Sequence[str], json: bool) -> None:
+    rows = [(name, task_of(name), str(TASKS[task_of(name)].unit)) for name in names]
+    if json:
+        tell(json_format.dumps([dict(zip(("name", "task", "unit"), r, strict=True)) for r in rows]))
+        return
+    table = Table("data.name", "task", "unit", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    Results().print(table)
+
+
+def _print_sizes(sizes: Sizes) -> None:
+    table = Table("", *sizes.steps, box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    per = TASKS[task_of(sizes.name)].unit.targets
+    for name, values in (
+        ("sequences", sizes.sequences),
+        (f"{per}, scored", sizes.steps),
+        ("shortest", sizes.shortest),
+        ("longest", sizes.longest),
+    ):
+        table.add_row(name, *(f"{n:,}" for n in values.values()))
+    table.add_row("values that are not 0", *(_percent(s) for s in sizes.density.values()))
+    tell(f"{sizes.name}: {sizes.values}\n")
+    Results().print(table)
+    tell(f"\nsha256 of the file  {sizes.sha256}")
 
 
 def _print(facts: Facts) -> None:

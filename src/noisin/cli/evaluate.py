@@ -177,7 +177,7 @@ def evaluate(
         tuned = {"tuned": described(trials, tokens or TOKENS)}
         if not json:
             print_trials(trials, session.unit)
-    score, unit = session.score(split, settings), session.unit
+    (score, conventions), unit = session.score(split, settings), session.unit
     found = {
         "checkpoint": checkpoint,
         "epoch": restored.epoch,
@@ -191,6 +191,7 @@ def evaluate(
         "unit": unit.name,
         "per": unit.per,
         unit.name: unit.value(score.nats),
+        **conventions,
     }
     try:
         evaluations.add(run, {**found, "seed": seed, "seconds": time.monotonic() - began})

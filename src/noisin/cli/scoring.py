@@ -24,6 +24,8 @@ from noisin.training.record import RunRecord
 from noisin.training.tuning import Trial, best
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from noisin.data import Batch
     from noisin.tasks import Score, Task, Unit
     from noisin.tasks.base import Split
@@ -152,17 +154,24 @@ class Session:
                 f"Use a window of at most that{'' if one else ', or a smaller --batch-size'}."
             )
 
-    def score(self, split: Split, settings: Mapping[str, Any]) -> Score:
-        """The score of a split."""
+    def score(self, split: Split, settings: Mapping[str, Any]) -> tuple[Score, dict[str, Any]]:
+        """The score of a split, and the other conventions by which that of sequences is reported.
+
+        These are empty for a stream, such as a text.
+        """
+        from noisin.training.predictors.conventions import Conventions
+
         name: Split = "train_clean" if split == "train" else split
         total = sum(batch.count for batch in self.task.batches(name))
-        found = self._scored(split, self.task.batches(name), total, settings)
-        if "dynamic.lr" in settings and not math.isfinite(found.nats):
+        found = Conventions()
+        score = self._scored(split, self.task.batches(name), total, settings, found.add)
+        if "dynamic.lr" in settings and not math.isfinite(score.nats):
             self.note(
                 f"Dynamic evaluation diverged: with --dynamic.lr {settings['dynamic.lr']:g} the "
                 f"score is not finite. Use a smaller one, or --tune."
             )
-        return found
+        others = found.to_json()
+        return score, {} if others is None else {"conventions": others}
 
     def tuned(self, budget: int, tokens: int) -> Sequence[Trial]:
         """The settings that were tried on the first tokens of valid, in order."""
@@ -188,7 +197,12 @@ class Session:
         return tuning.search(measure, start, grids, budget)
 
     def _scored(
-        self, title: str, batches: Iterable[Batch], total: int, settings: Mapping[str, Any]
+        self,
+        title: str,
+        batches: Iterable[Batch],
+        total: int,
+        settings: Mapping[str, Any],
+        each: Callable[[Batch, Tensor], None] = lambda *_: None,
     ) -> Score:
         import torch
 
@@ -205,7 +219,7 @@ class Session:
                 def show(score: Score) -> None:
                     meter.show(score.count, labelled(self.unit.value(score.nats), self.unit))
 
-                return evaluate(predictor, batches, progress=show)
+                return evaluate(predictor, batches, progress=show, each=each)
 
 
 def task_of(
@@ -216,14 +230,14 @@ def task_of(
     ``columns`` are those of the training data, if it is read in order.
     """
     from noisin import data
-    from noisin.data import music
+    from noisin.data import hourly, music
     from noisin.tasks.base import facts_of
     from noisin.training.build import build_task
 
     config = record.config
     place: dict[str, Any] = {}
     if folder is not None:
-        public = config.data.name in (*data.NAMES, *music.FILES)
+        public = config.data.name in (*data.NAMES, *music.FILES, *hourly.FILES)
         place = {"folder": str(folder)} if public else {"name": str(folder), "folder": None}
     limits: dict[str, Any] = {"eval_batch_size": batch_size, "clean_tokens": ALL}
     if columns is not None:
@@ -264,11 +278,19 @@ def sentence(found: Mapping[str, Any], unit: Unit) -> str:
     error = ""
     if found["stderr"] is not None:
         error = f" ± {unit.error(found['nats'], found['stderr']):.2g}"
-    return (
+    lines = [
         f"{found['split']} {unit.name} {found[unit.name]:.2f}{error}  "
         f"({', '.join(_used(found))}; {found['weights']} weights after epoch {found['epoch']}; "
         f"batch {found['batch_size']}, {found['count']:,} {unit.per}s)"
-    )
+    ]
+    if others := found.get("conventions"):
+        after = others["after_first"]
+        lines += [
+            f"without the first {unit.per} of each of {others['sequences']:,} sequences "
+            f"{unit.value(after['nats']):.2f}  ({after['count']:,} {unit.per}s)",
+            f"mean of the sequences {unit.value(others['mean']):.2f}",
+        ]
+    return "\n".join(lines)
 
 
 def _used(found: Mapping[str, Any]) -> Iterator[str]:

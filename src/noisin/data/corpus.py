@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from noisin.data import cache
 from noisin.data.cache import Ids
-from noisin.data.text import TextStream, words
+from noisin.data.text import TOKENIZERS, TextStream, Tokens
 from noisin.data.vocab import EOS, Vocabulary
 from noisin.errors import InvalidData
 
@@ -46,9 +46,12 @@ class _Growing(dict[str, int]):
         return number
 
 
-def read(name: str, texts: Mapping[str, TextStream], source: str) -> Corpus:
+def read(
+    name: str, texts: Mapping[str, TextStream], source: str, tokens: Tokens = "words"
+) -> Corpus:
     """The corpus of three texts: ``line.split() + ["<eos>"]`` for every line, blank ones too.
 
+    With ``tokens = "characters"`` every character is a token; the end of a line is ``"<eos>"``.
     Ids are numbered by first occurrence in train, valid and test. They are built once and then read
     from the cache, by the hash of the texts.
     """
@@ -58,12 +61,13 @@ def read(name: str, texts: Mapping[str, TextStream], source: str) -> Corpus:
 
     def write(writer: cache.Writer) -> None:
         ids = _Growing()
-        lengths = [_encode(text, ids, writer) for text in ordered]
+        lengths = [_encode(text, ids, writer, TOKENIZERS[tokens]) for text in ordered]
         if [text.sha256() for text in ordered] != hashes:
             raise InvalidData(f"{source}: changed while it was being read. Try again.")
         writer.close(lengths, list(ids))
 
-    entry = cache.get(sha256) or cache.put(sha256, write)
+    key = sha256 if tokens == "words" else digest([sha256, tokens])
+    entry = cache.get(key) or cache.put(key, write)
     return Corpus(name, entry.vocab, *entry.ids, sha256, source)
 
 
@@ -72,10 +76,12 @@ def digest(hashes: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
 
 
-def _encode(text: TextStream, ids: _Growing, writer: cache.Writer) -> int:
+def _encode(
+    text: TextStream, ids: _Growing, writer: cache.Writer, tokenize: Callable[[str], list[str]]
+) -> int:
     length = ends = 0
     for lines in text.lines():
-        found = words(lines)
+        found = tokenize(lines)
         writer.put(np.fromiter(map(ids.__getitem__, found), np.int32, len(found)))
         length += len(found)
         ends += found.count(EOS)

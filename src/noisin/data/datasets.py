@@ -12,7 +12,7 @@ from pathlib import Path
 from noisin._util import arguments
 from noisin.data import corpus, download, manual
 from noisin.data.corpus import SPLITS, Corpus
-from noisin.data.text import TextStream, readable, split_file
+from noisin.data.text import TOKENIZERS, TextStream, Tokens, readable, split_file
 from noisin.errors import InvalidData, InvalidType, InvalidValue, Unavailable
 
 SUFFIXES = (".txt", ".tokens", ".raw")
@@ -90,14 +90,20 @@ NAMES = ("manual", *DATASETS)
 
 
 def load(
-    name: str | os.PathLike[str] = "manual", folder: str | os.PathLike[str] | None = None
+    name: str | os.PathLike[str] = "manual",
+    folder: str | os.PathLike[str] | None = None,
+    tokens: Tokens = "words",
 ) -> Corpus:
     """A corpus by name (``"manual"``, ``"ptb"``, ``"wikitext-2"``) or by path.
 
     ``"manual"`` is built in. ``"ptb"`` and ``"wikitext-2"`` are taken from ``folder``; else from
     the folder that ``NOISIN_DATA`` names, if it has them; else they are downloaded. A path leads
     to a folder with a train, a valid and a test file, or to one text file, split 80 : 10 : 10.
+
+    ``tokens`` are words, separated by white space, or single characters.
     """
+    if tokens not in TOKENIZERS:
+        raise InvalidValue(f"load: tokens must be words or characters, got {tokens!r:.60}.")
     if not isinstance(name, str | os.PathLike):
         raise InvalidType(f"load: expected the name or path of a corpus, got {name!r:.60}.")
     if folder is not None:
@@ -105,33 +111,35 @@ def load(
     if not isinstance(name, str) or name not in NAMES:
         arguments.path("load: name", name)
     if isinstance(name, str) and name in DATASETS:
-        return _load_dataset(DATASETS[name], folder)
+        return _load_dataset(DATASETS[name], folder, tokens)
     if folder:
         raise InvalidValue(
             f"{folder}: only {' or '.join(DATASETS)} can be loaded from a folder, but the corpus "
             f"is {name}. To load the text in this folder, pass its path as the name (--data.name)."
         )
     if name == "manual":
-        return corpus.read("manual", manual.texts(), manual.source())
+        return corpus.read("manual", manual.texts(), manual.source(), tokens)
     path = Path(name)
     with readable(str(path)):
         called = path.resolve().name if path.is_dir() else path.stem
         texts = _find_texts(path)
-    return corpus.read(called, texts, str(path))
+    return corpus.read(called, texts, str(path), tokens)
 
 
-def _load_dataset(dataset: Dataset, folder: str | os.PathLike[str] | None) -> Corpus:
+def _load_dataset(
+    dataset: Dataset, folder: str | os.PathLike[str] | None, tokens: Tokens
+) -> Corpus:
     given = folder or os.environ.get("NOISIN_DATA")
     if given and (files := dataset.find(Path(given))):
         source = str(files["train"].parent)
-        return corpus.read(dataset.name, dataset.check(files), source)
+        return corpus.read(dataset.name, dataset.check(files), source, tokens)
     if folder:
         raise Unavailable(
             f"{folder}: does not contain {dataset.name!r}. Expected train, valid and test files, "
             f"such as train.txt or ptb.train.txt, in it or in its folder {dataset.folders[0]!r}."
         )
     with download.fetched(dataset.name, dataset.url, dataset.sha256) as files:
-        return corpus.read(dataset.name, dataset.check(files), dataset.url)
+        return corpus.read(dataset.name, dataset.check(files), dataset.url, tokens)
 
 
 def _find_texts(path: Path) -> dict[str, TextStream]:
@@ -160,10 +168,7 @@ def find_files(folder: Path) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        parts = set(re.split(r"[._-]", path.name.lower()))
-        for split in SPLITS:
-            if path.suffix not in SUFFIXES or not parts & _CALLED[split]:
-                continue
+        for split in splits_named(path.name) if path.suffix in SUFFIXES else ():
             if split in found:
                 raise InvalidValue(
                     f"{folder}: has two {split} files, {found[split].name} and {path.name}. "
@@ -171,3 +176,13 @@ def find_files(folder: Path) -> dict[str, Path]:
                 )
             found[split] = path
     return found
+
+
+def splits_named(name: str) -> list[str]:
+    """The splits that occur as parts of a name.
+
+    >>> splits_named("ptb.valid.txt"), splits_named("train/piece-7.csv"), splits_named("retrain")
+    (['valid'], ['train'], [])
+    """
+    parts = set(re.split(r"[._/-]", name.lower()))
+    return [split for split in SPLITS if parts & _CALLED[split]]

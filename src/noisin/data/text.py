@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from noisin._util.regular import NotRegular, open_regular
 from noisin.data.vocab import EOS
@@ -21,6 +22,7 @@ from noisin.errors import InvalidData, Unavailable
 BLOCK = 2**16
 LONGEST_LINE = 2**20
 _BOM = b"\xef\xbb\xbf"
+_SPELT = {"\n": EOS, " ": "<space>"}
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,36 @@ def words(lines: str) -> list[str]:
     ['the', 'cat', '<eos>', '<eos>', 'sat', '<eos>']
     """
     return lines.replace("\n", f" {EOS} ").split()
+
+
+def characters(lines: str) -> list[str]:
+    r"""The characters of lines; white space is spelt, because a word of a vocabulary has none.
+
+    >>> characters("a cat\n\t!\n")
+    ['a', '<space>', 'c', 'a', 't', '<eos>', '<U+0009>', '!', '<eos>']
+    """
+    return [_SPELT.get(c, f"<U+{ord(c):04X}>") if c.isspace() else c for c in lines]
+
+
+def joined(tokens: Iterable[str]) -> str:
+    r"""The text of :func:`characters`.
+
+    >>> joined(["a", "<space>", "b", "<U+0009>", "<eos>"])
+    'a b\t\n'
+    """
+    spelt = {name: c for c, name in _SPELT.items()}
+    coded = re.compile(r"<U\+([0-9A-F]{4,6})>")
+    return "".join(
+        chr(int(code[1], 16)) if (code := coded.fullmatch(token)) else spelt.get(token, token)
+        for token in tokens
+    )
+
+
+Tokens = Literal["words", "characters"]
+TOKENIZERS: Mapping[Tokens, Callable[[str], list[str]]] = {
+    "words": words,
+    "characters": characters,
+}
 
 
 def split_file(path: Path) -> dict[str, TextStream]:

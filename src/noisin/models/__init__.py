@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noisin.models.encoders import Words as Words
     from noisin.models.generation import generate as generate
     from noisin.models.heads import Dense as Dense
+    from noisin.models.heads import LearntScale as LearntScale
     from noisin.models.heads import Linear as Linear
     from noisin.models.language import PRESETS as PRESETS
     from noisin.models.language import LanguageModel as LanguageModel
@@ -34,7 +35,7 @@ _HOMES = {
     **dict.fromkeys(("Head", "Loss", "Trainable"), "base"),
     **dict.fromkeys(("Values", "Words"), "encoders"),
     "generate": "generation",
-    **dict.fromkeys(("Dense", "Linear"), "heads"),
+    **dict.fromkeys(("Dense", "LearntScale", "Linear"), "heads"),
     **dict.fromkeys(("PRESETS", "LanguageModel"), "language"),
     "MixtureOfSoftmaxes": "mixture",
     "PointerSentinel": "pointer",

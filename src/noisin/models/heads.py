@@ -13,6 +13,7 @@ from noisin.errors import InvalidValue
 from noisin.likelihoods import Categorical, Likelihood
 from noisin.likelihoods.base import require_likelihood
 from noisin.likelihoods.linear import linear_nll
+from noisin.likelihoods.scaled import LocationScale, require_scaled
 from noisin.models.base import State, mean_over_scored
 
 
@@ -88,19 +89,9 @@ class Dense(_LinearPrediction, nn.Module):
         arguments.whole("Dense: out_features", out_features)
         require_likelihood("Dense", likelihood)
         checks.require_generator("Dense", generator)
-        if bias is not None:
-            checks.require_real("Dense", bias=bias)
-        if bias is not None and bias.shape != (out_features,):
-            raise InvalidValue(
-                f"Dense: expected a bias of shape ({out_features},), got {tuple(bias.shape)}."
-            )
         self.likelihood = likelihood
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
-        self.bias: Tensor = nn.Parameter(
-            torch.zeros(out_features)
-            if bias is None
-            else bias.to(torch.get_default_dtype(), copy=True)
-        )
+        self.bias: Tensor = nn.Parameter(_checked_bias("Dense", bias, out_features))
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
@@ -118,3 +109,75 @@ class Dense(_LinearPrediction, nn.Module):
         """Sizes and likelihood."""
         sizes = f"{self.weight.shape[1]}, {self.weight.shape[0]}"
         return f"{sizes}, likelihood={type(self.likelihood).__name__}"
+
+
+class LearntScale(nn.Module):
+    """A head for a likelihood with a learnt scale: P parameters for each target, linear in z.
+
+    ``s = z @ V + bias``; initially the scales are near 1. It has no temperature.
+
+    Args:
+        in_features: the size of z.
+        out_features: the number O of targets per step.
+        likelihood: such as ``likelihoods.ScaledGaussian()``.
+        bias: the initial locations, ``(out_features,)``; zeros by default.
+        generator: the random stream of the initialisation.
+
+    >>> from noisin.likelihoods import StudentT
+    >>> head = LearntScale(4, 7, StudentT())
+    >>> head.predict(torch.zeros(5, 2, 4)).shape
+    torch.Size([5, 2, 21])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        likelihood: LocationScale,
+        bias: Tensor | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        arguments.whole("LearntScale: in_features", in_features)
+        arguments.whole("LearntScale: out_features", out_features)
+        require_scaled("LearntScale", likelihood)
+        checks.require_generator("LearntScale", generator)
+        location = _checked_bias("LearntScale", bias, out_features)
+        others = [torch.full((out_features,), value) for value in likelihood.start]
+        self.likelihood = likelihood
+        self.weight = nn.Parameter(torch.empty(likelihood.parameters * out_features, in_features))
+        self.bias = nn.Parameter(torch.cat([location, *others]))
+        self.reset_parameters(generator)
+
+    def reset_parameters(self, generator: Generator | None = None) -> None:
+        """Initialise the weights uniformly on ±1/√H; the bias keeps its value."""
+        bound = self.weight.shape[1] ** -0.5
+        with torch.no_grad():
+            self.weight.uniform_(-bound, bound, generator=generator)
+
+    def predict(self, z: Tensor, memory: State = None) -> Tensor:
+        """The parameters of all targets, ``(..., P·O)``."""
+        return nn.functional.linear(z, self.weight, self.bias)
+
+    def nll(self, z: Tensor, batch: Batch, memory: State = None) -> tuple[Tensor, State]:
+        """``-log p`` of each target, summed over its O values."""
+        return self.likelihood.nll(self.predict(z), batch.target).sum(-1), None
+
+    def mean_nll(self, z: Tensor, batch: Batch, memory: State = None) -> tuple[Tensor, State]:
+        """The mean over the scored targets."""
+        return mean_over_scored(self.nll(z, batch)[0], batch), None
+
+    def extra_repr(self) -> str:
+        """Sizes and likelihood."""
+        sizes = f"{self.weight.shape[1]}, {self.weight.shape[0] // self.likelihood.parameters}"
+        return f"{sizes}, likelihood={type(self.likelihood).__name__}"
+
+
+def _checked_bias(where: str, bias: Tensor | None, size: int) -> Tensor:
+    """The initial bias as a new tensor; zeros by default."""
+    if bias is None:
+        return torch.zeros(size)
+    checks.require_real(where, bias=bias)
+    if bias.shape != (size,):
+        raise InvalidValue(f"{where}: expected a bias of shape ({size},), got {tuple(bias.shape)}.")
+    return bias.to(torch.get_default_dtype(), copy=True)

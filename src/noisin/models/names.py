@@ -20,6 +20,7 @@ LATENT: Mapping[str, str] = {
     "srnn-independent": "noisin.models.latent.independent:IndependentSRNN",
     "z-forcing": "noisin.models.latent.z_forcing:ZForcing",
 }
+LEARNT_SCALE = "noisin.models.heads:LearntScale"  # the linear head of a learnt scale
 TERMS: Mapping[str, str] = {
     "ar": "noisin.regularizers.terms:ActivationPenalty",
     "tar": "noisin.regularizers.terms:SlownessPenalty",

@@ -57,9 +57,10 @@ class Observation:
     """The observations of a task.
 
     Attributes:
-        likelihood: the exponential family, one of ``noisin.likelihoods.LIKELIHOODS``.
+        likelihood: one of ``noisin.likelihoods.LIKELIHOODS`` or ``SCALED``.
         size: the number of words for ``"categorical"``; otherwise the number of values per step.
         bias: initial natural parameters, such as those of the mean of the training data.
+        inputs: the number of input values per step, if it is not ``size``: with covariates.
 
     >>> Observation("categorical", 10_000).to_json()
     {'likelihood': 'categorical', 'size': 10000}
@@ -68,10 +69,12 @@ class Observation:
     likelihood: str
     size: int
     bias: Sequence[float] | None = field(default=None, compare=False)
+    inputs: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The entry in the record of a run, from which the model is rebuilt."""
-        return {name: value for name, value in asdict(self).items() if name != "bias"}
+        known = {name: value for name, value in asdict(self).items() if name != "bias"}
+        return {name: value for name, value in known.items() if value is not None}
 
 
 def name_of(task: Task) -> str:

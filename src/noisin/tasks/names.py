@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from noisin.tasks.unit import NATS_PER_FRAME, PERPLEXITY, Unit
+from noisin.tasks.unit import BITS_PER_CHARACTER, NATS_PER_FRAME, NATS_PER_STEP, PERPLEXITY, Unit
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,13 @@ class TaskRow:
 DEFAULT = "text"  # the task of any other data
 TASKS: Mapping[str, TaskRow] = {
     "text": TaskRow("noisin.tasks.text:Text", PERPLEXITY, words=True),
+    "characters": TaskRow("noisin.tasks.text:Characters", BITS_PER_CHARACTER, words=True),
     "music": TaskRow(
         "noisin.tasks.music:Music",
         NATS_PER_FRAME,
         data=("jsb", "nottingham", "musedata", "piano-midi"),
     ),
+    "series": TaskRow("noisin.tasks.series:Series", NATS_PER_STEP, data=("bikes", "ett")),
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from noisin import data
 from noisin._util import arguments
 from noisin.data import Batch, Corpus, Windows
+from noisin.data.text import Tokens
 from noisin.tasks.base import Observation, Split
-from noisin.tasks.unit import PERPLEXITY
+from noisin.tasks.unit import BITS_PER_CHARACTER, PERPLEXITY
 
 if TYPE_CHECKING:
     from noisin.training.config import RunConfig
@@ -32,6 +33,7 @@ class Text:
     """
 
     unit = PERPLEXITY
+    tokens: ClassVar[Tokens] = "words"
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class Text:
         """The task of a config; loads the corpus unless it is given."""
         train = config.train
         return cls(
-            corpus or data.load(config.data.name, config.data.folder),
+            corpus or data.load(config.data.name, config.data.folder, cls.tokens),
             batch_size=train.batch_size,
             bptt=train.bptt,
             variable_length=train.variable_length,
@@ -103,3 +105,13 @@ class Text:
     def files(self) -> Mapping[str, str]:
         """Files that a trained model needs in addition to its weights: the vocabulary."""
         return {"vocabulary.json": self.corpus.vocab.to_json()}
+
+
+class Characters(Text):
+    """The characters of a text, white space included; the score is in bits per character.
+
+    The arguments are those of :class:`Text`, of ``noisin.data.load(name, tokens="characters")``.
+    """
+
+    unit = BITS_PER_CHARACTER
+    tokens = "characters"

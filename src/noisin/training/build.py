@@ -12,10 +12,10 @@ from torch import nn
 from noisin._util.arguments import takes_keyword
 from noisin._util.settings import construct, load_object
 from noisin.errors import InvalidValue
-from noisin.likelihoods import LIKELIHOODS, Likelihood
+from noisin.likelihoods import LIKELIHOODS, SCALED, Likelihood, LocationScale
 from noisin.models import Dropouts, LanguageModel, SequenceModel, Values
 from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_layers
-from noisin.models.names import HEADS, LATENT, TERMS
+from noisin.models.names import HEADS, LATENT, LEARNT_SCALE, TERMS
 from noisin.models.sizes import Reads, layer_sizes
 from noisin.models.steps import GateDropout, UpdateDropout
 from noisin.noise import FAMILIES, Noise, validate
@@ -147,7 +147,7 @@ def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any
             f"out unless the inputs are words, because {config.data.name!r} has no embedding."
         )
     sizes = layer_sizes(
-        size,
+        observation.inputs or size,
         model.hidden_size,
         model.num_layers,
         model.last_size,
@@ -167,11 +167,10 @@ def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any
         assert isinstance(layer, Layer)
         layer.reset_parameters()
     bias = None if observation.bias is None else torch.tensor(observation.bias)
-    likelihood = LIKELIHOODS[observation.likelihood]()
     return SequenceModel(
-        Values(size),
+        Values(observation.inputs or size),
         layers,
-        build_head(config, sizes[-1], observation.size, likelihood, bias=bias),
+        build_head(config, sizes[-1], observation.size, _likelihood(observation), bias=bias),
         dropouts=emitted_dropouts(dropout, model.num_layers),
         skip=model.skip,
         terms=build_terms(config),
@@ -186,7 +185,8 @@ def _stochastic(config: RunConfig, latent: LatentConfig, observation: Observatio
         "model.latent",
         found,
         observation.size,
-        LIKELIHOODS[observation.likelihood](),
+        _likelihood(observation),
+        input_size=observation.inputs or observation.size,
         hidden_size=model.hidden_size,
         num_layers=model.num_layers,
         z_size=latent.z_size,
@@ -201,17 +201,31 @@ def _stochastic(config: RunConfig, latent: LatentConfig, observation: Observatio
     )
 
 
+def _likelihood(observation: Observation) -> Likelihood | LocationScale:
+    name = observation.likelihood
+    return SCALED[name]() if name in SCALED else LIKELIHOODS[name]()
+
+
 def build_head(
-    config: RunConfig, in_features: int, out_features: int, likelihood: Likelihood, **options: Any
+    config: RunConfig,
+    in_features: int,
+    out_features: int,
+    likelihood: Likelihood | LocationScale,
+    **options: Any,
 ) -> Any:
     """The head of a config: linear, or a class with the same arguments and its own.
+
+    For a likelihood with a learnt scale, the linear head is one that is linear in its parameters.
 
     ``options`` are ``bias``, and ``embedding`` if its weights are shared.
     """
     head = config.model.head
     kind = "linear" if head is None else head.kind
     arguments = {} if head is None else head.arguments
-    found = load_object(HEADS.get(kind, kind), "model.head.kind", ("nll", "mean_nll", "predict"))
+    home = HEADS.get(kind, kind)
+    if kind == "linear" and isinstance(likelihood, LocationScale):
+        home = LEARNT_SCALE
+    found = load_object(home, "model.head.kind", ("nll", "mean_nll", "predict"))
     if "embedding" in options and not takes_keyword(found, "embedding"):
         raise InvalidValue(
             f"config: model.tied must be false for model.head.kind = {kind!r}: the head has its "

@@ -121,7 +121,7 @@ def _observation(record: RunRecord) -> Observation:
     """What the model predicts; in records of older versions always words."""
     known = record.environment.get("observation")
     if known is not None:
-        return Observation(known["likelihood"], known["size"])
+        return Observation(known["likelihood"], known["size"], inputs=known.get("inputs"))
     if record.config.own is not None:
         return Observation("own", 0)
     return Observation("categorical", len(record.vocabulary))

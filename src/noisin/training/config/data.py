@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from noisin.data import hourly
+from noisin.data.columns import Columns
+from noisin.data.series import SUPPORTS
 from noisin.tasks.names import TASKS, TaskRow, task_of
 from noisin.training.config.choice import OneOf
-from noisin.training.config.section import Section
+from noisin.training.config.columns import ColumnsConfig
+from noisin.training.config.section import InvalidConfig, Section
 
 
 class DataConfig(Section):
@@ -19,7 +23,7 @@ class DataConfig(Section):
         min_length=1,
         description="The text: manual (built in), ptb, wikitext-2, a folder of train, valid and "
         "test text files, or one text file. Polyphonic music: jsb, nottingham, musedata or "
-        "piano-midi.",
+        "piano-midi. Series: bikes, ett, or with data.columns a file or folder of arrays.",
     )
     folder: str | None = Field(
         default=None,
@@ -29,17 +33,60 @@ class DataConfig(Section):
     task: Annotated[str, AfterValidator(OneOf(TASKS))] | None = Field(
         default=None, description="What to predict; by default decided by data.name."
     )
+    likelihood: str | None = Field(
+        default=None,
+        description=f"Of a series: {', '.join(SUPPORTS)}; by default that of the named data set.",
+    )
+    columns: ColumnsConfig | None = Field(
+        default=None, description="The columns of your own series; off by default."
+    )
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        found = []
+        if self.likelihood is not None and self.likelihood not in SUPPORTS:
+            what = f"must be {' or '.join(SUPPORTS)}, got {self.likelihood!r:.60}."
+            found.append(("likelihood", what))
+        if self.task_name in TASKS and self.task_name != "series":
+            what = f"must be left out for {self.task_name}: it is for series."
+            given = {"likelihood": self.likelihood, "columns": self.columns}
+            found += [(name, what) for name, value in given.items() if value is not None]
+        if self.columns is not None and self.name in hourly.FILES:
+            what = f"must be left out for {self.name}, whose columns are known."
+            found.append(("columns", what))
+        elif self.columns is not None and self.likelihood is None:
+            what = f"must be given with data.columns: {', '.join(SUPPORTS)}."
+            found.append(("likelihood", what))
+        if found:
+            raise InvalidConfig(found)
+        return self
+
+    @property
+    def task_name(self) -> str:
+        """The name of the task, or ``package.module:Class``."""
+        return self.task or ("series" if self.columns is not None else task_of(self.name))
 
     @property
     def task_row(self) -> TaskRow | None:
         """The row of the task in ``noisin.tasks.names``; None for ``package.module:Class``."""
-        return TASKS.get(self.task or task_of(self.name))
+        return TASKS.get(self.task_name)
 
     @property
     def task_class(self) -> str:
         """The class of the task, as ``package.module:Class``."""
         row = self.task_row
-        if row is not None:
-            return row.home
-        assert self.task is not None
-        return self.task
+        return self.task_name if row is None else row.home
+
+    @property
+    def described_columns(self) -> Columns | None:
+        """The columns of your own series, as :func:`noisin.data.columns.load` takes them."""
+        if self.columns is None or self.likelihood is None:
+            return None
+        return Columns(likelihood=self.likelihood, **self.columns.model_dump())
+
+    @property
+    def learns_scale(self) -> bool:
+        """Whether the likelihood is one with a learnt scale."""
+        known = hourly.FILES.get(self.name)
+        usual = known.likelihood if known is not None and self.task_name == "series" else None
+        return (self.likelihood or usual) in ("scaled-gaussian", "student-t")

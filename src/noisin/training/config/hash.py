@@ -18,6 +18,8 @@ _LIMITS = {"epochs", "tokens", "minutes", "patience", "nt_patience"}
 # identity. Add a new setting here; its default must be that value.
 ABSENT: dict[str, Any] = {
     "data.task": None,
+    "data.likelihood": None,
+    "data.columns": None,
     "model.zoneout": None,
     "model.gate_dropout": None,
     "model.weight_drop": None,

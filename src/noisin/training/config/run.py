@@ -28,7 +28,6 @@ from noisin._util.wording import shown
 from noisin.errors import InvalidType, InvalidValue
 from noisin.models.names import HEADS
 from noisin.recurrent.names import AFFINE_NAMES
-from noisin.tasks.names import task_of
 from noisin.training.config.data import DataConfig
 from noisin.training.config.hash import ABSENT, dump, effective, sha256
 from noisin.training.config.latent import stochastic_problems
@@ -167,7 +166,7 @@ def _task_problems(config: RunConfig) -> list[Problem]:
     row = config.data.task_row
     if config.own is not None or row is None or row.words:
         return []
-    name = config.data.task or task_of(config.data.name)
+    name = config.data.task_name
     found: list[Problem] = []
     if config.model.tied:
         found.append(
@@ -182,7 +181,7 @@ def _task_problems(config: RunConfig) -> list[Problem]:
         found.append(("model.dropout.words", what))
     for setting in ("partial_shuffle", "state_reset"):
         if getattr(config.train, setting):
-            what = "must be left out for {}, whose batches are whole pieces in random order."
+            what = "must be left out for {}, whose batches are sequences in random order."
             found.append((f"train.{setting}", what.format(name)))
     for setting, given in (
         ("model.projection", config.model.projection is not None),
@@ -197,9 +196,12 @@ def _task_problems(config: RunConfig) -> list[Problem]:
 def _linear_problems(config: RunConfig) -> list[Problem]:
     """What is defined for a linear head alone; a head of yours may be one."""
     head = config.model.head
-    if head is None or head.kind == "linear" or head.kind not in HEADS:
+    if config.data.learns_scale:
+        why = "for a likelihood with a learnt scale: it is defined for exponential families."
+    elif head is None or head.kind == "linear" or head.kind not in HEADS:
         return []
-    why = f"with model.head.kind = {head.kind!r}: it is defined for the linear head."
+    else:
+        why = f"with model.head.kind = {head.kind!r}: it is defined for the linear head."
     found: list[Problem] = []
     if config.train.objective == "penalty":
         found.append(("train.objective", f"must be noise {why}"))

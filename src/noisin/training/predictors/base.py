@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -67,6 +68,7 @@ def evaluate(
     batches: Iterable[Batch],
     poll: Callable[[], None] = lambda: None,
     progress: Callable[[Score], None] = lambda _: None,
+    each: Callable[[Batch, Tensor], None] = lambda *_: None,
 ) -> Score:
     """The score of some batches: ``-log p`` per scored target.
 
@@ -75,21 +77,31 @@ def evaluate(
         batches: the data, such as ``task.batches("test")`` or ``data.Windows(...).epoch(0)``.
         poll: called before every batch; it can raise to stop the evaluation.
         progress: called after every batch with the score so far, without a standard error.
+        each: called with every batch and ``log p`` of its targets, ``(T, N)``.
     """
     total, count, state = 0.0, 0, None
+    errors: list[float] = []  # of the total, for each of several independent groups of sequences
     rows = getattr(predictor, "rows", None)
     for batch in batches if rows is None else in_rows(batches, rows):
         poll()
+        if not batch.carries:
+            errors += _error(state)
         log_p, state = predictor(batch, state if batch.carries else None)
         scored = log_p if batch.scored is None else log_p[batch.scored.to(log_p.device)]
         total += scored.double().sum().item()
         count += batch.count
+        each(batch, log_p)
         if count:
             progress(Score(-total / count, count))
     if not count:
         raise InvalidValue("evaluate: expected batches with scored targets, got none.")
-    stderr = getattr(state, "stderr", None)
-    return Score(-total / count, count, None if stderr is None else stderr(count))
+    errors += _error(state)
+    return Score(-total / count, count, math.hypot(*errors) / count if errors else None)
+
+
+def _error(state: State) -> list[float]:
+    """The standard error of the nats of what a predictor has read, if it draws noise."""
+    return [state.stderr(1)] if hasattr(state, "stderr") else []
 
 
 def in_rows(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:

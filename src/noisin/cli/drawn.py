@@ -1,0 +1,174 @@
+"""What ``noisin generate`` draws from a model that does not predict words: music and forecasts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from noisin._util.files import write_atomically
+from noisin.cli.consoles import Results, tell
+from noisin.cli.meter import Meter
+from noisin.errors import InvalidValue
+from noisin.experiments.pictures.drawn import forecast_bands, piano_roll
+from noisin.experiments.pictures.learning_curves import can_draw, save
+from noisin.training.record import RunRecord
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from noisin.tasks import Series
+    from noisin.training.forecasts import Forecasts
+    from noisin.training.load import Restored
+
+FRAMES, STEPS, PATHS = 64, 24, 100  # by default
+PAST = 48  # steps before a forecast, in the picture
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What to draw from the model of a run, and where to write it.
+
+    Attributes:
+        record: the record of the run.
+        restored: its model.
+        out: the folder.
+        length: frames or steps; None is the default.
+        samples: paths of a forecast; None is the default.
+        noise: whether the noise of training is on.
+        seed: of the draws.
+        folder: where the data is, if it was moved.
+    """
+
+    record: RunRecord
+    restored: Restored
+    out: Path
+    length: int | None
+    samples: int | None
+    noise: bool
+    seed: int
+    folder: Path | None
+
+    def music(self) -> None:
+        """A piece of music as a MIDI file and a piano roll."""
+        import torch
+
+        from noisin.data.midi import FRAMES_PER_QUARTER, to_midi
+        from noisin.data.music import NOTES
+        from noisin.models.paths import draw
+
+        if self.samples is not None:
+            raise InvalidValue("--samples is for forecasts of a series; music is one piece.")
+        generator = torch.Generator().manual_seed(self.seed)
+        with self._drawing():
+            frames = draw(
+                self.restored.model,
+                torch.zeros(1, NOTES),
+                FRAMES if self.length is None else self.length,
+                lambda drawn: drawn,
+                generator=generator,
+            )
+        piece = frames[:, 0].byte().numpy()
+        name = self.record.config.data.name
+        path = self.out / f"music-{self.seed}.mid"
+        write_atomically(path, to_midi(piece, FRAMES_PER_QUARTER.get(name, 2)))
+        title = f"{name}, drawn with seed {self.seed}"
+        drawn = self._draw(lambda: piano_roll(piece, title), path)
+        tell(f"{len(piece)} frames with {int(piece.sum())} notes are in {path}{drawn}.")
+
+    def forecasts(self, task: Series) -> None:
+        """Forecasts of the test data, their scores, and a picture of one in the middle."""
+        from noisin.training.forecasts import LEVELS, forecast
+
+        table = task.data.test[0]
+        length = self.length or min(task.data.seasons, default=STEPS)
+        K = self.samples or PATHS
+        with self._drawing(), Meter("forecasts", len(table) // length, "forecasts") as meter:
+            sizes = {"length": length, "K": K}
+            model = self.restored.model
+            found = forecast(model, task, table, **sizes, seed=self.seed, progress=meter.show)
+        scores = {name: found.scores(i) for i, name in enumerate(task.data.targets)}
+        told = {
+            "run": str(self.record.folder),
+            "split": "test",
+            "epoch": self.restored.epoch,
+            "weights": self.restored.weights,
+            "noise": self.noise,
+            "seed": self.seed,
+            "length": length,
+            "samples": K,
+            "forecasts": len(found.origins),
+            "targets": scores,
+        }
+        path = self.out / f"forecast-{self.seed}.json"
+        write_atomically(path, (json.dumps(told, indent=2) + "\n").encode())
+        middle = len(found.origins) // 2
+        origin = found.origins[middle]
+        drawn = self._draw(
+            lambda: forecast_bands(
+                task.data.targets,
+                table.target[max(0, origin - PAST) : origin],
+                found.observed[middle],
+                found.samples[:, middle],
+                {season: values[middle] for season, values in found.naive.items()},
+                LEVELS,
+            ),
+            path,
+        )
+        tell(
+            f"{len(found.origins)} forecasts of {length} steps of test, one after another, {K} "
+            f"paths each{', with noise on' if self.noise else ''}:\n"
+        )
+        _print(scores, found)
+        tell(f"\nThe scores are in {path}{drawn}.")
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """The model without dropout, and with noise if it is asked for."""
+        from noisin.recurrent.injection import as_training, noise_on
+
+        model, config = self.restored.model, self.restored.config
+        if self.noise and (config.noise is None or config.train.objective == "penalty"):
+            raise InvalidValue(
+                f"{self.record.folder}: was trained without noise, so --noise has no effect. "
+                f"Leave it out."
+            )
+        with as_training(model, on=False):
+            if not self.noise:
+                yield
+                return
+            import torch
+
+            torch.manual_seed(self.seed)
+            with noise_on(model):
+                yield
+
+    def _draw(self, figure: Callable[[], Figure], beside: Path) -> str:
+        """Write a picture beside a file; return the end of a sentence about it."""
+        if not can_draw():
+            return "; to draw a picture, run pip install 'noisin[plot]' and the same command again"
+        svg, _ = save(figure(), beside.with_suffix(".svg"))
+        return f", the picture in {svg} (and .png)"
+
+
+def _print(scores: dict[str, Any], found: Forecasts) -> None:
+    """A table: the forecasts of each target beside the naive ones."""
+    from noisin.training.forecasts import LEVELS
+
+    bands = [f"in {100 * level:g} %" for level in LEVELS]
+    naive = [f"naive {season}" for season in found.naive]
+    table = Table("target", "CRPS", "MAE", *naive, *bands, box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, score in scores.items():
+        errors = [score["crps"], score["mae"], *score["naive"].values()]
+        shares = [f"{100 * share:.1f} %" for share in score["coverage"].values()]
+        table.add_row(name, *(f"{error:.4g}" for error in errors), *shares)
+    console = Results()
+    console.width = max(console.width, 120)
+    console.print(table)

@@ -1,0 +1,158 @@
+"""Forecasts of a series by samples, their scores, and the seasonal-naive forecasts beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from noisin._util import arguments, states
+from noisin.analysis.forecasts import Array, coverage, crps, seasonal_naive
+from noisin.data.series import SeriesTable
+from noisin.errors import InvalidValue
+from noisin.models import SequenceModel
+from noisin.models.paths import draw
+from noisin.tasks.series import Series
+
+LEVELS = (0.5, 0.8, 0.95)
+COLUMNS = 10_000  # paths that are drawn side by side
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """K paths of H steps from each of M origins, at the scale of the data.
+
+    Attributes:
+        origins: the row of the table in which each forecast begins.
+        samples: ``(K, M, H, O)``.
+        observed: what came, ``(M, H, O)``.
+        scored: which of it is scored, ``(M, H)``.
+        naive: the seasonal-naive forecasts by season, ``(M, H, O)``.
+    """
+
+    origins: list[int]
+    samples: Array
+    observed: Array
+    scored: NDArray[np.bool_]
+    naive: Mapping[int, Array]
+
+    def scores(self, target: int) -> dict[str, Any]:
+        """The scores of one of the O targets, over all scored steps of all forecasts.
+
+        CRPS and the mean absolute error (MAE, of the median) are in the unit of the data. The CRPS
+        of a naive forecast, which is a point, is its MAE.
+        """
+        x, y = self.samples[..., target][:, self.scored], self.observed[..., target][self.scored]
+        return {
+            "crps": float(crps(x, y).mean()),
+            "mae": float(np.abs(np.median(x, 0) - y).mean()),
+            "coverage": {f"{level:g}": coverage(x, y, level) for level in LEVELS},
+            "naive": {
+                str(season): float(np.abs(forecast[..., target][self.scored] - y).mean())
+                for season, forecast in self.naive.items()
+            },
+        }
+
+
+def forecast(
+    model: SequenceModel,
+    task: Series,
+    table: SeriesTable,
+    *,
+    length: int,
+    K: int = 100,
+    seed: int = 1111,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Forecasts:
+    """Forecasts of ``length`` steps, one after another, through the scored rows of a table.
+
+    Each begins with the state after everything before it was read, and K paths are drawn from
+    there. The covariates of its steps are known; the targets are not.
+
+    Args:
+        model: the model, in the mode in which to draw.
+        task: the series that the model was trained on.
+        table: such as ``task.data.test[0]``.
+        length: steps of a forecast.
+        K: the number of paths.
+        seed: of the draws.
+        progress: called with the number of forecasts that are done.
+    """
+    arguments.whole("forecast: length", length)
+    arguments.whole("forecast: K", K)
+    arguments.whole("forecast: seed", seed, 0)
+    seasons = task.data.seasons
+    first = max([int(np.argmax(table.scored)), 1, *seasons])
+    origins = list(range(first, len(table) - length + 1, length))
+    if not origins:
+        raise InvalidValue(
+            f"forecast: {table.name} has {len(table)} steps, too few for a forecast of {length} "
+            f"after the first {first}. Use a smaller length."
+        )
+    samples = np.empty((K, len(origins), length, len(task.data.targets)))
+    generator = torch.Generator().manual_seed(seed)
+    before = _states_before(model, task, table, origins)
+    together = max(1, COLUMNS // K)
+    for start in range(0, len(origins), together):
+        own = slice(start, start + together)
+        state = states.repeat(states.join(before[own], 1), K)
+        paths = _Paths(task, table, np.tile(origins[own], K))
+        draw(model, paths.inputs(), length, paths.step, state=state, generator=generator)
+        drawn = np.stack(paths.values, 1)  # (K · origins, H, O), the origins of a path together
+        samples[:, own] = drawn.reshape(K, -1, *drawn.shape[1:])
+        progress(min(start + together, len(origins)))
+    window = [slice(origin, origin + length) for origin in origins]
+    return Forecasts(
+        origins,
+        samples,
+        np.stack([table.target[own] for own in window]),
+        np.stack([table.scored[own] for own in window]),
+        {
+            season: np.stack([seasonal_naive(table.target[:o], season, length) for o in origins])
+            for season in seasons
+        },
+    )
+
+
+@torch.no_grad()
+def _states_before(
+    model: SequenceModel, task: Series, table: SeriesTable, origins: Sequence[int]
+) -> list[Any]:
+    """The state before each origin, after everything before it was read."""
+    x = torch.from_numpy(task.steps(table).x).unsqueeze(1)
+    found, state = [], None
+    for start, stop in pairwise([0, *origins]):
+        _, state = model.encode(x[start:stop], state)
+        found.append(state)
+    return found
+
+
+class _Paths:
+    """What several paths have read so far: the levels of the last two steps, ``(N, O)``.
+
+    ``rows`` is the row of the table at which each path stands, ``(N,)``.
+    """
+
+    def __init__(self, task: Series, table: SeriesTable, rows: NDArray[np.int64]) -> None:
+        self.task, self.covariates, self.rows = task, table.covariates, rows
+        levels = np.concatenate([np.zeros((2, table.target.shape[1])), task.read(table.target)])
+        self.before, self.level = levels[rows], levels[rows + 1]  # zeros precede the first row
+        self.values: list[Array] = []  # at the scale of the data
+
+    def inputs(self) -> Tensor:
+        """The inputs of the step at which the paths stand; after the last row, those of it."""
+        known = self.covariates[np.minimum(self.rows, len(self.covariates) - 1)]
+        return torch.from_numpy(self.task.inputs(self.level, self.before, known))
+
+    def step(self, drawn: Tensor) -> Tensor:
+        """Take what was drawn, and return the next inputs."""
+        level = self.task.level(drawn.double().numpy(), self.level)
+        self.level, self.before, self.rows = level, self.level, self.rows + 1
+        self.values.append(self.task.values(level))
+        return self.inputs()

@@ -1,0 +1,209 @@
+"""Your own series, from a file of settings to forecasts; and what is refused on the way."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noisin.data.columns import Columns
+from noisin.training.config import RunConfig
+from tests.cli.run import in_process
+from tests.data.test_midi import parse
+
+SMALL = ("--model.hidden_size", "4", "--train.epochs", "1", "--threads", "1")
+SETTINGS = """
+[data]
+name = "{name}"
+likelihood = "{likelihood}"
+
+[data.columns]
+targets = ["sold"]
+covariates = ["price"]
+context = 8
+season = 4
+
+[model]
+num_layers = 1
+tied = false
+
+[noise]
+std = 0.3
+
+[train]
+batch_size = 4
+bptt = 10
+lr = 0.01
+optimizer = "adam"
+averaging = "none"
+"""
+
+
+def write(path: Path, sold: list[Any], head: tuple[str, str] = ("sold", "price")) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(head)
+        writer.writerows([value, 10 + i % 3] for i, value in enumerate(sold))
+    return path
+
+
+def settings(folder: Path, data: Path, likelihood: str = "poisson") -> str:
+    path = folder / "mine.toml"
+    path.write_text(SETTINGS.format(name=data, likelihood=likelihood), encoding="utf-8")
+    return str(path)
+
+
+def counts(T: int = 120) -> list[Any]:
+    return np.random.RandomState(0).poisson(5 + 4 * (np.arange(T) % 4 == 0)).tolist()
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on counts with a price."""
+    folder = tmp_path_factory.mktemp("series")
+    data = write(folder / "sales.csv", counts())
+    assert in_process("train", settings(folder, data), *SMALL, "--out", str(folder / "runs")) == 0
+    (run,) = (folder / "runs").glob("mine-*")
+    return run
+
+
+def test_evaluate_and_report(sales: Path, tmp_path: Path, capsys: Any) -> None:
+    assert in_process("evaluate", str(sales), "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["unit"], told["per"], told["count"]) == ("nats", "step", 12)
+    assert "conventions" not in told, "a single sequence"
+    summary = json.loads((sales / "summary.json").read_text())
+    assert told["nats"] == pytest.approx(summary["best"]["test"]["nats"], rel=1e-6)
+    assert in_process("evaluate", str(sales), "--method", "arithmetic", "--samples", "3") == 0
+    assert "12 steps)" in capsys.readouterr().out
+    assert in_process("report", str(sales.parent), "--out", str(tmp_path / "page.html")) == 0
+    assert "nats per step" in (tmp_path / "page.html").read_text()
+
+
+def test_forecasts_beside_the_naive_one(sales: Path, tmp_path: Path, capsys: Any) -> None:
+    arguments = ("generate", str(sales), "--out", str(tmp_path), "--samples", "20", "--noise")
+    assert in_process(*arguments) == 0
+    shown = capsys.readouterr().out
+    assert "3 forecasts of 4 steps of test, one after another, 20 paths each, with noise" in shown
+    assert "naive 4" in shown
+    told = json.loads((tmp_path / "forecast-1111.json").read_text())
+    assert told["forecasts"] == 3
+    assert told["targets"]["sold"]["crps"] > 0
+    assert set(told["targets"]["sold"]["naive"]) == {"4"}
+    assert (tmp_path / "forecast-1111.png").read_bytes().startswith(b"\x89PNG")
+    first = (tmp_path / "forecast-1111.json").read_bytes()
+    assert in_process(*arguments) == 0
+    assert (tmp_path / "forecast-1111.json").read_bytes() == first, "of the same seed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prompt", "the"], "--prompt is for text, and this run does not predict words"),
+        (["--top-k", "3"], "--top-k is for text"),
+        (["--samples", "0"], "--samples must lie in 1 to 100,000, got 0"),
+        (["--length", "99"], "too few for a forecast of 99"),
+        (["--out", "no/such"], "--out must be a folder that exists"),
+        (["--seed", "-1"], "--seed must be 0 or more"),
+    ],
+)
+def test_what_generate_refuses(
+    arguments: list[str], message: str, sales: Path, capsys: Any
+) -> None:
+    assert in_process("generate", str(sales), *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+BAD: dict[str, tuple[list[Any], str, str]] = {
+    "a NaN": ([*counts(50), "nan", *counts(50)], "gaussian", "'sold' has 'nan' in row 51"),
+    "a gap": ([*counts(50), "", *counts(50)], "gaussian", "'sold' has '' in row 51, expected a"),
+    "text": ([*counts(50), "many"], "gaussian", "'sold' has 'many' in row 51"),
+    "a count below zero": ([*counts(50), -3], "poisson", "has -3 in row 51, and the likelihood"),
+    "half a count": ([*counts(50), 0.5], "poisson", "needs a whole number, 0 or more"),
+    "another likelihood": (counts(50), "bernoulli", "the likelihood bernoulli needs 0 or 1"),
+    "too short": ([3, 4], "poisson", "has no train data"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data_is_refused_before_anything_is_written(
+    case: str, tmp_path: Path, capsys: Any
+) -> None:
+    values, likelihood, message = BAD[case]
+    data = write(tmp_path / "sales.csv", values)
+    path = settings(tmp_path, data, likelihood)
+    assert in_process("train", path, *SMALL, "--out", str(tmp_path / "runs")) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_sequence_of_one_step(tmp_path: Path, capsys: Any) -> None:
+    for i, length in enumerate((5, 4, 1, 6)):
+        write(tmp_path / f"shop-{i}.csv", counts(length))
+    assert in_process("train", settings(tmp_path, tmp_path), "--out", str(tmp_path / "runs")) == 2
+    assert "shop-2.csv: has one step, expected two or more" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_csv_without_the_named_column(tmp_path: Path, capsys: Any) -> None:
+    data = write(tmp_path / "sales.csv", counts(), head=("solds", "price"))
+    assert in_process("train", settings(tmp_path, data), "--out", str(tmp_path / "runs")) == 2
+    assert "has no column 'sold'. Its columns are solds, price. Did you mean 'solds'?" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_file_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    config = RunConfig.parse(tomllib.loads(example))
+    assert config.data.task_name == "series"
+    assert config.data.described_columns == Columns(
+        ("sold",), "poisson", covariates=("price", "holiday"), sequence="shop", season=7
+    )
+
+
+def test_columns_by_flags(tmp_path: Path, capsys: Any) -> None:
+    """The same settings as a file has them, with names separated by commas."""
+    data = write(tmp_path / "sales.csv", counts())
+    flags = ("--data.name", str(data), "--data.likelihood", "student-t")
+    flags += ("--data.columns.targets", "sold, price", "--data.columns.changes", "true")
+    run = ("train", "bikes", *flags, *SMALL, "--out", str(tmp_path / "runs"))
+    assert in_process(*run) == 0
+    (folder,) = (tmp_path / "runs").glob("bikes-*")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["data"]["columns"]["targets"] == ["sold", "price"]
+    assert "nats per step" in capsys.readouterr().out
+
+
+@pytest.mark.skipif("NOISIN_DATA" not in os.environ, reason="NOISIN_DATA is not set")
+def test_music_is_scored_by_both_conventions_and_drawn(tmp_path: Path, capsys: Any) -> None:
+    run = ("train", "jsb", *SMALL, "--train.batch_size", "80", "--out", str(tmp_path))
+    assert in_process(*run) == 0
+    (folder,) = tmp_path.glob("jsb-*")
+    capsys.readouterr()
+    assert in_process("evaluate", str(folder)) == 0
+    shown = capsys.readouterr().out
+    assert "4,725 frames)" in shown
+    assert "without the first frame of each of 77 sequences" in shown
+    assert "(4,648 frames)" in shown
+    assert "mean of the sequences" in shown
+    assert in_process("generate", str(folder), "--length", "9", "--out", str(tmp_path)) == 0
+    roll, _ = parse((tmp_path / "music-1111.mid").read_bytes(), 1)
+    assert len(roll) == 9
+    assert f"9 frames with {roll.sum()} notes" in capsys.readouterr().out
+    assert (tmp_path / "music-1111.png").read_bytes().startswith(b"\x89PNG")
+    assert in_process("generate", str(folder), "--samples", "3") == 2
+    assert "--samples is for forecasts" in capsys.readouterr().err
+    assert in_process("generate", str(folder), "--noise") == 2
+    assert "was trained without noise" in capsys.readouterr().err
