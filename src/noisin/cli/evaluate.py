@@ -156,7 +156,6 @@ def evaluate(
     restored = restore(record, checkpoint, weights, note)
     evaluations.read(run)  # a damaged file is refused before the work and not after it
     method = method or ("exact" if restored.config.model.latent is None else "elbo")
-    _check(method, mixture, on, parts["tune"], seed)  # now that the method is known
     _check_run(restored, run, method, on)
     given = {"temperature": temperature, **_of_method(method, mixture)}
     if on["cache"]:
@@ -214,8 +213,11 @@ def _check(
 ) -> None:
     """Raise for options that do not belong together, before anything is loaded."""
     samples = mixture["samples"]
-    if method == "exact" and samples is not None:
-        raise InvalidValue("--samples is only for methods that draw noise; exact does not.")
+    if method in (None, "exact") and samples is not None:
+        raise InvalidValue(
+            "--samples is only for methods that draw noise or latent variables, and exact does "
+            "not. Name one with --method."
+        )
     if samples is not None and not 1 <= samples <= MOST_SAMPLES:
         raise InvalidValue(f"--samples must lie in 1 to {MOST_SAMPLES}, got {samples}.")
     if method != "monte-carlo" and (mixture["masks"] or mixture["power"] is not None):

@@ -8,8 +8,8 @@ import torch
 
 from noisin.data import Batch
 from noisin.models.latent import particle_bound
-from noisin.models.latent.base import Walk
 from noisin.models.latent.bounds import _resample, effective
+from noisin.models.latent.walk import Walk
 from tests import stats
 from tests.models.latent.kalman import StateSpace, draw, joint_likelihood, likelihood
 

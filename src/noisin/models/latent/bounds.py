@@ -19,7 +19,8 @@ from torch import Tensor
 from noisin._util import arguments
 from noisin.data.batch import Batch
 from noisin.models.base import State
-from noisin.models.latent.base import LatentModel, Walk
+from noisin.models.latent.base import LatentModel
+from noisin.models.latent.walk import Walk
 
 
 class Particles(NamedTuple):

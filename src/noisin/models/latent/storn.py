@@ -20,9 +20,10 @@ from torch import Tensor
 from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State
-from noisin.models.latent.base import LatentModel, LatentStep, StepFunction
+from noisin.models.latent.base import LatentModel
 from noisin.models.latent.gaussian import DiagonalGaussian, GaussianNetwork
 from noisin.models.latent.networks import Advance, Stack, StepStack
+from noisin.models.latent.walk import LatentStep, StepFunction
 from noisin.recurrent.injection import Injection
 
 

@@ -21,9 +21,10 @@ from noisin._util import arguments
 from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State
-from noisin.models.latent.base import LatentModel, LatentStep, StepFunction
+from noisin.models.latent.base import LatentModel
 from noisin.models.latent.gaussian import GaussianNetwork
 from noisin.models.latent.networks import Advance, StepStack, dense
+from noisin.models.latent.walk import LatentStep, StepFunction
 
 
 class VRNN(LatentModel):

@@ -25,9 +25,10 @@ from noisin.errors import InvalidValue
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State, mean_over_scored
 from noisin.models.heads import Dense
-from noisin.models.latent.base import Bound, LatentModel, LatentStep, StepFunction
+from noisin.models.latent.base import Bound, LatentModel
 from noisin.models.latent.gaussian import GaussianNetwork
 from noisin.models.latent.networks import Advance, Stack, StepStack, reverse
+from noisin.models.latent.walk import LatentStep, StepFunction
 from noisin.recurrent.injection import Injection
 
 
