@@ -19,10 +19,10 @@ import torch
 import noisin
 from noisin._util import checks
 from noisin.errors import InvalidType
-from tests.calls import latent, laws, modules, scans, texts, theory, weights, windowed
+from tests.calls import latent, laws, modules, scans, series, texts, theory, weights, windowed
 from tests.calls.call import Call, Change, fault, raised, random_changes
 
-PARTS = (modules, laws, theory, texts, weights, windowed, scans, latent)
+PARTS = (modules, laws, theory, texts, weights, windowed, scans, latent, series)
 CALLS = [call for part in PARTS for call in part.CALLS]
 COUNT = int(os.environ.get("NOISIN_FUZZED_CALLS", "1500"))
 SEEDS = range(int(os.environ.get("NOISIN_FUZZED_SEEDS", "1")))
@@ -33,9 +33,9 @@ NOT_CALLED = {
     *("Estimate", "Risk", "Regularizer", "Unbiasedness", "Facts", "Batch"),  # results
     *("Corpus", "Window", "Loss", "Observation", "Score", "Unit"),  # plain values
     *("Head", "Trainable", "Task"),  # protocols
-    *("Linear", "Words", "Music"),  # made from parts that are checked
+    *("Linear", "Words", "Music", "Characters"),  # made from parts that are checked
     *("Plan", "autocasts", "chosen", "kernel_for", "run"),  # of kernels, which modules call
-    *("Likelihood", "Noise", "Family"),  # bases
+    *("Likelihood", "LocationScale", "Noise", "Family"),  # bases
     "Interrupted",  # an error
 }
 

@@ -215,6 +215,24 @@ def test_conventions_of_windows_are_those_of_the_whole() -> None:
     assert got["after_first"]["nats"] == pytest.approx(expected["after_first"]["nats"], rel=1e-12)
 
 
+def test_conventions_by_brute_force() -> None:
+    model, nll = model_of("bernoulli"), []
+    for steps in some():
+        log_p, _ = predictors.Clean(model)(padded([steps]))
+        nll.append(-log_p[:, 0])
+    found = Conventions()
+    predictors.evaluate(predictors.Clean(model), [padded(some())], each=found.add)
+    told = found.to_json()
+    assert told is not None
+    assert told["mean"] == pytest.approx(float(np.mean([float(n.mean()) for n in nll])))
+    later = torch.cat([n[1:] for n in nll])
+    assert told["after_first"] == {
+        "nats": pytest.approx(float(later.mean())),
+        "count": len(later),
+    }
+    assert told["sequences"] == len(LENGTHS)
+
+
 def test_a_stream_has_no_other_conventions() -> None:
     x = torch.zeros(3, 2, 3)
     found = Conventions()

@@ -80,6 +80,20 @@ def test_a_forecast_does_not_see_what_comes() -> None:
     assert not np.array_equal(found[:, 1], other[:, 1])
 
 
+def test_a_step_reads_the_covariates_of_its_own_row() -> None:
+    task = Series(data("gaussian"))
+    model, table = model_for(task), task.data.test[0]
+    found = forecast(model, task, table, length=4, K=3).samples
+    table.covariates[7, 1] += 5.0  # of the third step from the first origin, 5
+    other = forecast(model, task, table, length=4, K=3).samples
+    assert np.array_equal(found[:, 0, :2], other[:, 0, :2])
+    assert not np.array_equal(found[:, 0, 2], other[:, 0, 2])
+    table.covariates[12, 1] += 5.0  # of the last step of the last forecast
+    last = forecast(model, task, table, length=4, K=3).samples
+    assert np.array_equal(other[:, 1, :3], last[:, 1, :3])
+    assert not np.array_equal(other[:, 1, 3], last[:, 1, 3])
+
+
 def test_origins_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an error of almost zero, so that the order of the draws has no effect."""
     task = Series(data("scaled-gaussian"))

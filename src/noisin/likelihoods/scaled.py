@@ -75,6 +75,7 @@ class LocationScale(ABC):
         """The observations in the dtype of the result."""
         checks.require_tensors(self._name, s=s, x=x)
         checks.require_numbers(self._name, x=x)
+        checks.require_one_device(self._name, s=s, x=x)
         expected = (*s.shape[:-1], s.shape[-1] // self.parameters)
         if x.shape != expected:
             raise InvalidValue(
@@ -121,7 +122,7 @@ class ScaledGaussian(LocationScale):
 
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw real numbers, in the dtype of s."""
-        mu, r = self._split(s.detach())
+        mu, r = (part.detach() for part in self._split(s))
         checks.require_generator(self._name, generator, s.device)
         noise = torch.randn(mu.shape, dtype=mu.dtype, device=mu.device, generator=generator)
         return (mu + _scale(r) * noise).to(s.dtype)
@@ -153,7 +154,7 @@ class StudentT(LocationScale):
 
     def sample(self, s: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw real numbers, in the dtype of s: a normal one over the root of a Gamma's."""
-        mu, r, q = self._split(s.detach())
+        mu, r, q = (part.detach() for part in self._split(s))
         checks.require_generator(self._name, generator, s.device)
         half = 1 + F.softplus(q) / 2
         noise = torch.randn(mu.shape, dtype=mu.dtype, device=mu.device, generator=generator)

@@ -143,7 +143,7 @@ class LearntScale(nn.Module):
         require_scaled("LearntScale", likelihood)
         checks.require_generator("LearntScale", generator)
         location = _checked_bias("LearntScale", bias, out_features)
-        others = [torch.full((out_features,), value) for value in likelihood.start]
+        others = [location.new_full((out_features,), value) for value in likelihood.start]
         self.likelihood = likelihood
         self.weight = nn.Parameter(torch.empty(likelihood.parameters * out_features, in_features))
         self.bias = nn.Parameter(torch.cat([location, *others]))

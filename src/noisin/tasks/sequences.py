@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from noisin._util import arguments
 from noisin.data import Batch
+from noisin.errors import InvalidValue
 from noisin.tasks.base import Split
 
+LARGEST_SEED = 2**32 - 1  # numpy takes its seed in words of 32 bits
 EVAL_ROWS = 4096  # rows to score at a time; the score does not depend on it
 
 
@@ -63,7 +65,11 @@ class Sequences:
         self.batch_size = arguments.whole(f"{name}: batch_size", batch_size)
         self.eval_batch_size = arguments.whole(f"{name}: eval_batch_size", eval_batch_size)
         self.seed = arguments.whole(f"{name}: seed", seed, 0)
-        clean = _first(sequences["train"], clean_steps)
+        if seed > LARGEST_SEED:
+            raise InvalidValue(f"{name}: seed must be {LARGEST_SEED} or less, got {seed}.")
+        if longest is not None:
+            arguments.whole(f"{name}: bptt", longest)
+        clean = _first(sequences["train"], arguments.whole(f"{name}: clean_steps", clean_steps, 0))
         self._scored = {**sequences, **({"train_clean": clean} if clean else {})}
         self._train = [part for steps in sequences["train"] for part in cut(steps, longest)]
         self.splits: tuple[Split, ...] = ("train", "valid", "test")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from noisin._util import arguments
 from noisin.data.corpus import SPLITS
 from noisin.data.series import Scaling, SeriesSet, SeriesTable, Values
 from noisin.tasks.base import Observation
@@ -51,6 +52,8 @@ class Series(Sequences):
         clean_steps: int = 100_000,
         seed: int = 1111,
     ) -> None:
+        advice = "Load one: noisin.data.columns.load('bikes')."
+        arguments.instance("Series: data", data, SeriesSet, advice)
         self.data, self.name, self.sha256 = data, data.name, data.sha256
         targets = [table.target for table in data.train]
         real, counts = data.likelihood in REAL, data.likelihood == "poisson"
