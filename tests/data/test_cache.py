@@ -125,7 +125,7 @@ KILLED = """
 import os, signal, sys
 from noisin.data import corpus, load
 
-corpus.words = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+corpus.TOKENIZERS = {"words": lambda _: os.kill(os.getpid(), signal.SIGKILL)}
 load(sys.argv[1])
 """
 
@@ -218,13 +218,11 @@ def test_bad_text_leaves_nothing_behind(folder: Path, place: Path) -> None:
 def test_text_that_changes_while_it_is_read(
     folder: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from noisin.data import corpus
-
     def meddle(lines: str) -> list[str]:
         (folder / "train.txt").write_text("quite another text\n")
         return lines.split()
 
-    monkeypatch.setattr(corpus, "words", meddle)
+    monkeypatch.setattr("noisin.data.corpus.TOKENIZERS", {"words": meddle})
     with pytest.raises(InvalidData, match="changed while it was being read"):
         load(folder)
 

@@ -110,7 +110,10 @@ def test_from_the_command_line(head: Any, text: Path, tmp_path: Path, capsys: An
         (["kind=mixture-of-softmaxes", "expert=3"], "unexpected keyword argument 'expert'"),
         (["kind=mixture-of-softmaxes", "dropout=1.0"], "must lie in [0, 1), got 1.0"),
         (["kind=pointer-sentinel", "window=-1"], "window must be a whole number of words, 1 or"),
-        (["kind=mixture"], "must be linear, mixture-of-softmaxes, pointer-sentinel or"),
+        (
+            ["kind=mixture"],
+            "mixture-of-softmaxes, pointer-sentinel, autoregressive or package",
+        ),
     ],
 )
 def test_bad_flags(flags: list[str], message: str, text: Path, tmp_path: Path, capsys: Any) -> None:
