@@ -183,6 +183,7 @@ def test_settings_that_are_wrong(given: Any, message: str) -> None:
         ({"model": {"zoneout": {"p_h": 0.1}}}, "model.zoneout must be left out with model.latent"),
         ({"model": {"dropout": {"recurrent": 0.1}}}, "model.dropout.recurrent must be 0 with"),
         ({"data": {"name": "manual"}}, "model.latent must be left out for 'manual'"),
+        ({"data": {"name": "ett"}}, "data.likelihood must be gaussian with model.latent"),
         ({"train": {"objective": "fraternal"}}, "train.objective must be noise with model.latent"),
         ({"train": {"terms": {"ar": 1}}}, "train.terms must be left out with model.latent"),
         ({"train": {"annealing": {}}}, "needs epochs or steps, exactly one of them, got neither"),

@@ -138,6 +138,9 @@ def stochastic_problems(config: RunConfig) -> list[Problem]:
     if (row := config.data.task_row) is not None and row.words:
         what = f"must be left out for {config.data.name!r}: words have no stochastic RNN here."
         found.append(("model.latent", what))
+    if config.data.learns_scale:
+        what = "must be gaussian with model.latent: a stochastic RNN does not learn a scale."
+        found.append(("data.likelihood", what))
     if train.objective != "noise":
         what = f"must be noise with model.latent, got {train.objective!r}."
         found.append(("train.objective", what))
