@@ -189,7 +189,7 @@ def initial_state(
                 f"{name}: expected an initial state on {like.device}, as the input, got one on "
                 f"{part.device}. Move it: hx.to({str(like.device)!r})."
             )
-    return tuple(layout.enter_state(part) for part in parts)
+    return tuple([layout.enter_state(part) for part in parts])
 
 
 def given_noise(

@@ -41,7 +41,7 @@ class Weights(NamedTuple):
 
     def to(self, dtype: torch.dtype) -> Weights:
         """The same weights in another precision, differentiably."""
-        return Weights(*(None if w is None else w.to(dtype) for w in self))  # type: ignore[arg-type]
+        return Weights(*[None if w is None else w.to(dtype) for w in self])  # type: ignore[arg-type]
 
     def project(self, x: Tensor) -> Tensor:
         """The input's part of the gates, ``W_x x + b``: one product for all steps."""
@@ -70,7 +70,7 @@ class Factors(NamedTuple):
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Factors:
         """A function of each."""
-        return Factors(*(None if factor is None else function(factor) for factor in self))
+        return Factors(*[None if factor is None else function(factor) for factor in self])
 
     def steps(self, sizes: list[int]) -> list[Factors]:
         """Those of each step, of so many rows."""

@@ -241,14 +241,15 @@ class NoisyStack(Injected, nn.RNNBase):
         D = self._directions
         finals: list[States] = []
         for first, last in self._spans(run.layers, run.loops):
-            part = tuple(s[first * D : (last + 1) * D] for s in state)
+            # Tuples of lists: CPython keeps the memory of those that are made of iterators.
+            part = tuple([s[first * D : (last + 1) * D] for s in state])
             emit = self._emit if last in run.layers else self._clean
             x, final = emit(first, last, x, part, run)
             if last < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
             finals.append(final)
         joined = finals[0] if len(finals) == 1 else map(torch.cat, zip(*finals, strict=True))
-        state_n = tuple(map(run.layout.leave_state, joined))
+        state_n = tuple([run.layout.leave_state(s) for s in joined])
         return run.layout.leave(x), state_n if len(state_n) > 1 else state_n[0]
 
     def _emit(
@@ -284,7 +285,7 @@ class NoisyStack(Injected, nn.RNNBase):
     def _initial_state(self, x: Tensor, hx: Any, layout: Layout) -> States:
         layers = self.num_layers * self._directions
         if hx is None:
-            state = tuple(x.new_zeros(layers, layout.N, size) for size in self._state_sizes)
+            state = tuple([x.new_zeros(layers, layout.N, size) for size in self._state_sizes])
         else:
             name = type(self).__name__
             state = drop_ins.initial_state(name, hx, layout, layers, self._state_sizes, x)
@@ -306,7 +307,7 @@ class NoisyStack(Injected, nn.RNNBase):
         weights = [self._weights(run, layer * D + d) for d in range(D)]
         low = torch_state.autocast_dtype(x)
         if low is not None and self._casts_state(layout, x.device):
-            x, state = x.to(low), tuple(s.to(low) for s in state)
+            x, state = x.to(low), tuple([s.to(low) for s in state])
             weights = [w.to(low) for w in weights]
         rows = x.flatten(0, -2)
         mode: Mode = "additive" if noise is None else self.noise_mode
@@ -317,13 +318,14 @@ class NoisyStack(Injected, nn.RNNBase):
         zs, finals = [], []
         for d in range(D):
             plan = self._plan(mode, layout, reverse=d == 1)
-            start = tuple(s[d] for s in state * 2)[: 1 + self._cell.carry]  # a GRU carries z
+            start = tuple([s[d] for s in state * 2])[: 1 + self._cell.carry]  # a GRU carries z
             factors = run.rows(layer * D + d, state[0])
             z, final = kernels.run(plan, rows, eps[d], start, weights[d], *factors)
             zs.append(z)
             finals.append(final[-len(state) :])
         z = _concatenated(zs)
-        return z.view(*layout.lead, z.shape[-1]), tuple(map(torch.stack, zip(*finals, strict=True)))
+        stacked = [torch.stack(parts) for parts in zip(*finals, strict=True)]
+        return z.view(*layout.lead, z.shape[-1]), tuple(stacked)
 
     def _plan(self, mode: Mode, layout: Layout, reverse: bool) -> Plan | Outline:
         if torch_state.compiling():
