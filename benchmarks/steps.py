@@ -35,20 +35,19 @@ def compare_memory(
 
 
 def compare_endurance(
-    shape: Shape = SMALL, early: int = 200, late: int = 2_000
+    shape: Shape = SMALL, steps: tuple[int, int, int] = (200, 2_000, 6_000)
 ) -> Iterator[Comparison]:
     """Whether training for long takes more memory than training for a while.
 
     The first comparison is of what the program itself uses. The others contain what the allocator
-    keeps, which grows in a plain torch model too: see :mod:`benchmarks.memory`.
+    keeps, which grows for a while in a plain torch model too: see :mod:`benchmarks.memory`.
     """
-    names = f"after {early:,}", f"after {late:,}"
     measures = {
-        "peak memory over the steps": (memory.live_peaks, "noisin"),
-        "the same with free memory": (memory.peaks, "noisin"),
-        "the same with free memory, plain": (memory.peaks, "plain"),
+        "peak memory in use over the steps": (memory.live_peaks, "noisin"),
+        "peak memory over the steps": (memory.peaks, "noisin"),
+        "peak memory over the steps, plain": (memory.peaks, "plain"),
     }
     for case, (measure, rival) in measures.items():
-        found = measure(rival, shape, [early, late])
-        rounds = {name: [float(n)] for name, n in zip(names, found, strict=True)}
+        found = measure(rival, shape, list(steps))
+        rounds = {f"after {n:,}": [float(peak)] for n, peak in zip(steps, found, strict=True)}
         yield Comparison(case, rounds, unit="B")

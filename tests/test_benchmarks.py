@@ -137,7 +137,7 @@ RUNS: dict[str, Callable[[], Any]] = {
     "evaluation": lambda: compare_evaluation([TOY], budget=0.01),
     "steps": lambda: compare_steps([SHAPE], budget=0.01),
     "memory": lambda: compare_memory([SHAPE], steps=1, runs=1),
-    "endurance": lambda: compare_endurance(SHAPE, early=2, late=4),
+    "endurance": lambda: compare_endurance(SHAPE, (1, 2, 4)),
     "growth": lambda: compare_growth({"T": (2, 4), "vocabulary": (10, 20)}, TOY, budget=0.01),
 }
 LONG = ("memory", "endurance", "shapes", "growth")  # the first two in processes of their own

@@ -1,6 +1,6 @@
 """Training for long uses no more memory than training for a while.
 
-``python -m benchmarks endurance`` measures the peak over 2,000 steps. Here it is what remains after
+``python -m benchmarks endurance`` measures the peak over 6,000 steps. Here it is what remains after
 a step, which can be counted exactly: the bytes that malloc has handed out, and Python's objects.
 """
 
