@@ -123,9 +123,9 @@ def test_two_processes_at_once(folder: Path, place: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from noisin.data import corpus, load
+from noisin.data import load, tokens
 
-corpus.TOKENIZERS = {"words": lambda _: os.kill(os.getpid(), signal.SIGKILL)}
+tokens.TOKENIZERS = {"space": lambda _: os.kill(os.getpid(), signal.SIGKILL)}
 load(sys.argv[1])
 """
 
@@ -222,7 +222,7 @@ def test_text_that_changes_while_it_is_read(
         (folder / "train.txt").write_text("quite another text\n")
         return lines.split()
 
-    monkeypatch.setattr("noisin.data.corpus.TOKENIZERS", {"words": meddle})
+    monkeypatch.setattr("noisin.data.tokens.TOKENIZERS", {"space": meddle})
     with pytest.raises(InvalidData, match="changed while it was being read"):
         load(folder)
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisin import data
-from noisin.data.text import characters, joined
+from noisin.data.tokens import characters, joined
 from noisin.data.vocab import Vocabulary
 from noisin.errors import InvalidValue
-from noisin.tasks import Characters, Text
+from noisin.tasks import Characters
 from tests.cli.run import in_process
 
 LINES = "ab ba\n\tb  a\n"
@@ -49,10 +49,9 @@ def test_a_corpus_of_characters_beside_one_of_words(
     assert letters.vocab.words == ("a", "b", "<space>", "<eos>", "<U+0009>")
     assert joined(letters.vocab.decode(letters.train)) == LINES * 20
     assert len(data.load(text).train) == 6 * 20, "the cache keeps both apart"
-    with pytest.raises(InvalidValue, match="tokens must be words or characters, got 'bytes'"):
+    with pytest.raises(InvalidValue, match="space or words or characters, got 'bytes'"):
         data.load(text, tokens="bytes")
     assert str(Characters.unit) == "bits per character"
-    assert Text.tokens == "words"
 
 
 def test_train_evaluate_and_generate(
@@ -60,7 +59,7 @@ def test_train_evaluate_and_generate(
 ) -> None:
     monkeypatch.setenv("NOISIN_CACHE", str(tmp_path / "cache"))
     small = ("--model.hidden_size", "8", "--train.batch_size", "4", "--train.epochs", "1")
-    settings = ("--data.name", str(text), "--data.task", "characters", "--threads", "1", *small)
+    settings = ("--data.name", str(text), "--data.tokens", "characters", "--threads", "1", *small)
     assert in_process("train", "manual", *settings, "--out", str(tmp_path / "runs")) == 0
     assert "bits per character" in capsys.readouterr().out
     (run,) = (tmp_path / "runs").glob("manual-*")

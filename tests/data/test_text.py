@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisin.data import load, text
-from noisin.data.text import TextStream, split_file, words
+from noisin.data.text import TextStream, split_file
+from noisin.data.tokens import by_space
 from noisin.errors import InvalidData, NoisinError, Unavailable
 from tests.data.conftest import write_folder
 
@@ -36,7 +37,8 @@ def by_the_rule(whole: str) -> list[str]:
 def test_blocks_do_not_show(whole: str, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "BLOCK", block)
-        read = [word for lines in TextStream("t", whole.encode()).lines() for word in words(lines)]
+        stream = TextStream("t", whole.encode())
+        read = [word for lines in stream.lines() for word in by_space(lines)]
     assert read == by_the_rule(whole)
 
 
@@ -44,7 +46,7 @@ def test_the_hash_is_of_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"abc" * 200_000)
     assert TextStream("x", path).sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert TextStream("x", path, 3, 9).sha256() == hashlib.sha256(b"abcabc").hexdigest()
+    assert TextStream("x", path, ((3, 6), (6, 9))).sha256() == hashlib.sha256(b"abcabc").hexdigest()
 
 
 @pytest.mark.parametrize(

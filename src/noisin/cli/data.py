@@ -6,12 +6,12 @@ import json as json_format
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
 
-from noisin.cli.arguments import Switch
+from noisin.cli.arguments import Switch, WholeNumber
 from noisin.cli.consoles import Results, tell
 from noisin.tasks.names import TASKS, task_of
 
@@ -25,12 +25,18 @@ def data(
     /,
     *,
     folder: Annotated[Path | None, Parameter(name="--data")] = None,
+    tokens: Literal["space", "words", "characters"] = "space",
+    lower: Switch = False,
+    min_count: WholeNumber = 1,
+    max_words: WholeNumber | None = None,
+    split: Literal["position", "blocks"] = "position",
     json: Switch = False,
     list_: Annotated[Switch, Parameter(name="--list")] = False,
 ) -> None:
     """Show facts about data: of a text, tokens, words, unknown words, and the overlap with train.
 
-    Of music and series, the number and length of the sequences.
+    What might make a text hard to learn from is said below the table. Of music and series, the
+    number and length of the sequences.
 
     Parameters
     ----------
@@ -40,13 +46,27 @@ def data(
     folder
         The folder of a named data set; by default NOISIN_DATA; otherwise ptb and wikitext-2 are
         downloaded.
+    tokens
+        Of a text: what white space separates, words and marks of punctuation, or characters. This
+        and the next four are the settings data.tokens, data.lower, ... of noisin train.
+    lower
+        Convert the text to lower case.
+    min_count
+        Words that are less frequent in train are <unk>.
+    max_words
+        Keep that many words, the most frequent ones in train.
+    split
+        How one file is split: train is its beginning and test its end, or all three are taken from
+        ten places.
     json
         Print JSON instead of a table.
     list_
         List the names of all data sets, what is predicted, and the unit of its score.
     """
     from noisin import data as library
+    from noisin.data.facts import advice
     from noisin.data.sizes import NAMES, describe_sequences
+    from noisin.data.tokens import Reading
 
     if list_:
         _list((*library.NAMES, *NAMES), json)
@@ -55,11 +75,15 @@ def data(
         found = describe_sequences(name, folder)
         tell(json_format.dumps(asdict(found), indent=2)) if json else _print_sizes(found)
         return
-    facts = library.describe(library.load(name, folder))
+    reading = Reading(tokens, lower, min_count, max_words, split)
+    facts = library.describe(library.load(name, folder, **asdict(reading)))
+    remarks = advice(facts, reading)
     if json:
-        tell(json_format.dumps(asdict(facts), indent=2))
-    else:
-        _print(facts)
+        tell(json_format.dumps(asdict(facts) | {"advice": remarks}, indent=2))
+        return
+    _print(facts)
+    for remark in remarks:
+        Results().print(f"\n{remark}")
 
 
 def _list(names: Sequence[str], json: bool) -> None:
@@ -100,9 +124,13 @@ def _print(facts: Facts) -> None:
     table.add_row("tokens", *(f"{n:,}" for n in facts.tokens.values()))
     table.add_row("<unk>", *(_percent(facts.unknown[split]) for split in facts.tokens))
     overlap = [_percent(facts.overlap[s]) if s in facts.overlap else "" for s in facts.tokens]
+    unseen = [_percent(facts.unseen[s]) if s in facts.unseen else "" for s in facts.tokens]
+    table.add_row("words not in train", *unseen)
+    table.add_row("nats by frequencies of train", *(f"{n:.2f}" for n in facts.unigram.values()))
     table.add_row(f"{GRAM}-grams also in train", *overlap)
     console = Results()
-    tell(f"{facts.name}: {facts.words:,} words, from {facts.source}\n")
+    once = f"{facts.once:,} of which occur once in train"
+    tell(f"{facts.name}: {facts.words:,} words, {once}, from {facts.source}\n")
     console.print(table)
     tell(f"\nsha256 of the text        {facts.sha256}")
     tell(f"sha256 of the vocabulary  {facts.vocabulary_sha256}")

@@ -14,6 +14,7 @@ from noisin.errors import InvalidValue
 from noisin.training.record import RunRecord
 
 if TYPE_CHECKING:
+    from noisin.data.tokens import Reading
     from noisin.training.load import Restored
 
 WORDS = 100  # by default
@@ -81,8 +82,8 @@ def generate(
         _refuse(others, "is for music and series, and this run predicts words")
         length = WORDS if length is None else length
         temperature = 1.0 if temperature is None else temperature
-        spelt = kind == "characters"
-        _text(restored, prompt or "", length, temperature, top_k, seed, spelt)
+        reading = record.config.data.reading
+        _text(restored, reading, prompt or "", length, temperature, top_k, seed)
         return
     _refuse(words, "is for text, and this run does not predict words")
     for name, value in (("--length", length), ("--samples", samples)):
@@ -115,15 +116,15 @@ def _refuse(options: dict[str, Any], why: str) -> None:
 
 def _text(
     restored: Restored,
+    reading: Reading,
     prompt: str,
     length: int,
     temperature: float,
     top_k: int | None,
     seed: int,
-    spelt: bool,
 ) -> None:
-    """Print a continuation of the prompt; of characters, if it is spelt."""
-    from noisin.data.text import characters, joined
+    """Print a continuation of the prompt, which is read as the text was."""
+    from noisin.data.tokens import joined
     from noisin.data.vocab import EOS
     from noisin.models import generate as draw
 
@@ -131,13 +132,13 @@ def _text(
     words = draw(
         restored.model,
         restored.vocab,
-        " ".join(characters(prompt)) if spelt else prompt,
+        " ".join(reading.tokenize(prompt)),
         length,
         temperature=temperature,
         top_k=top_k,
         seed=seed,
     )
-    if spelt:
+    if reading.tokens == "characters":
         tell(prompt + joined(words))
         return
     lines = " ".join([prompt, *words]).split(EOS)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from noisin.data import cache
 from noisin.data.cache import Ids
-from noisin.data.text import TOKENIZERS, TextStream, Tokens
-from noisin.data.vocab import EOS, Vocabulary
+from noisin.data.text import TextStream
+from noisin.data.tokens import Reading
+from noisin.data.vocab import EOS, UNK, Vocabulary
 from noisin.errors import InvalidData
 
 SPLITS = ("train", "valid", "test")
@@ -46,12 +48,21 @@ class _Growing(dict[str, int]):
         return number
 
 
-def read(
-    name: str, texts: Mapping[str, TextStream], source: str, tokens: Tokens = "words"
-) -> Corpus:
-    """The corpus of three texts: ``line.split() + ["<eos>"]`` for every line, blank ones too.
+class _Limited(dict[str, int]):
+    """Has one id for all other words."""
 
-    With ``tokens = "characters"`` every character is a token; the end of a line is ``"<eos>"``.
+    def __missing__(self, _: str) -> int:
+        return self[UNK]
+
+
+def read(
+    name: str,
+    texts: Mapping[str, TextStream],
+    source: str,
+    reading: Reading = Reading(),  # noqa: B008 - immutable
+) -> Corpus:
+    """The corpus of three texts: by default ``line.split() + ["<eos>"]`` for every line.
+
     Ids are numbered by first occurrence in train, valid and test. They are built once and then read
     from the cache, by the hash of the texts.
     """
@@ -60,13 +71,13 @@ def read(
     sha256 = digest(hashes)
 
     def write(writer: cache.Writer) -> None:
-        ids = _Growing()
-        lengths = [_encode(text, ids, writer, TOKENIZERS[tokens]) for text in ordered]
+        ids = _limited(ordered[0], reading) if reading.limits_words else _Growing()
+        lengths = [_encode(text, ids, writer, reading) for text in ordered]
         if [text.sha256() for text in ordered] != hashes:
             raise InvalidData(f"{source}: changed while it was being read. Try again.")
         writer.close(lengths, list(ids))
 
-    key = sha256 if tokens == "words" else digest([sha256, tokens])
+    key = digest([sha256, reading.key]) if reading.key else sha256
     entry = cache.get(key) or cache.put(key, write)
     return Corpus(name, entry.vocab, *entry.ids, sha256, source)
 
@@ -76,12 +87,17 @@ def digest(hashes: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
 
 
+def _limited(train: TextStream, reading: Reading) -> _Limited:
+    counts = Counter(token for lines in train.lines() for token in reading.tokenize(lines))
+    return _Limited((word, i) for i, word in enumerate(reading.vocabulary(counts)))
+
+
 def _encode(
-    text: TextStream, ids: _Growing, writer: cache.Writer, tokenize: Callable[[str], list[str]]
+    text: TextStream, ids: _Growing | _Limited, writer: cache.Writer, reading: Reading
 ) -> int:
     length = ends = 0
     for lines in text.lines():
-        found = tokenize(lines)
+        found = reading.tokenize(lines)
         writer.put(np.fromiter(map(ids.__getitem__, found), np.int32, len(found)))
         length += len(found)
         ends += found.count(EOS)

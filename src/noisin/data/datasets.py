@@ -12,7 +12,8 @@ from pathlib import Path
 from noisin._util import arguments
 from noisin.data import corpus, download, manual
 from noisin.data.corpus import SPLITS, Corpus
-from noisin.data.text import TOKENIZERS, TextStream, Tokens, readable, split_file
+from noisin.data.text import TextStream, readable, split_file
+from noisin.data.tokens import Reading, SplitBy, Tokens
 from noisin.errors import InvalidData, InvalidType, InvalidValue, Unavailable
 
 SUFFIXES = (".txt", ".tokens", ".raw")
@@ -92,7 +93,12 @@ NAMES = ("manual", *DATASETS)
 def load(
     name: str | os.PathLike[str] = "manual",
     folder: str | os.PathLike[str] | None = None,
-    tokens: Tokens = "words",
+    tokens: Tokens = "space",
+    *,
+    lower: bool = False,
+    min_count: int = 1,
+    max_words: int | None = None,
+    split: SplitBy = "position",
 ) -> Corpus:
     """A corpus by name (``"manual"``, ``"ptb"``, ``"wikitext-2"``) or by path.
 
@@ -100,10 +106,10 @@ def load(
     the folder that ``NOISIN_DATA`` names, if it has them; else they are downloaded. A path leads
     to a folder with a train, a valid and a test file, or to one text file, split 80 : 10 : 10.
 
-    ``tokens`` are words, separated by white space, or single characters.
+    The other arguments are those of :class:`~noisin.data.tokens.Reading`: ``tokens`` are separated
+    by white space, or are words and marks, or characters; ``split`` is for one text file.
     """
-    if tokens not in TOKENIZERS:
-        raise InvalidValue(f"load: tokens must be words or characters, got {tokens!r:.60}.")
+    reading = Reading(tokens, lower, min_count, max_words, split)
     if not isinstance(name, str | os.PathLike):
         raise InvalidType(f"load: expected the name or path of a corpus, got {name!r:.60}.")
     if folder is not None:
@@ -111,48 +117,59 @@ def load(
     if not isinstance(name, str) or name not in NAMES:
         arguments.path("load: name", name)
     if isinstance(name, str) and name in DATASETS:
-        return _load_dataset(DATASETS[name], folder, tokens)
+        _refuse_split(name, split)
+        return _load_dataset(DATASETS[name], folder, reading)
     if folder:
         raise InvalidValue(
             f"{folder}: only {' or '.join(DATASETS)} can be loaded from a folder, but the corpus "
             f"is {name}. To load the text in this folder, pass its path as the name (--data.name)."
         )
     if name == "manual":
-        return corpus.read("manual", manual.texts(), manual.source(), tokens)
+        _refuse_split(name, split)
+        return corpus.read("manual", manual.texts(), manual.source(), reading)
     path = Path(name)
     with readable(str(path)):
         called = path.resolve().name if path.is_dir() else path.stem
-        texts = _find_texts(path)
-    return corpus.read(called, texts, str(path), tokens)
+        texts = _find_texts(path, split)
+    return corpus.read(called, texts, str(path), reading)
+
+
+def _refuse_split(name: object, split: SplitBy) -> None:
+    if split != "position":
+        raise InvalidValue(
+            f"load: split = {split!r} is for one text file, and {name} has three splits already. "
+            f"Leave it out."
+        )
 
 
 def _load_dataset(
-    dataset: Dataset, folder: str | os.PathLike[str] | None, tokens: Tokens
+    dataset: Dataset, folder: str | os.PathLike[str] | None, reading: Reading
 ) -> Corpus:
     given = folder or os.environ.get("NOISIN_DATA")
     if given and (files := dataset.find(Path(given))):
         source = str(files["train"].parent)
-        return corpus.read(dataset.name, dataset.check(files), source, tokens)
+        return corpus.read(dataset.name, dataset.check(files), source, reading)
     if folder:
         raise Unavailable(
             f"{folder}: does not contain {dataset.name!r}. Expected train, valid and test files, "
             f"such as train.txt or ptb.train.txt, in it or in its folder {dataset.folders[0]!r}."
         )
     with download.fetched(dataset.name, dataset.url, dataset.sha256) as files:
-        return corpus.read(dataset.name, dataset.check(files), dataset.url, tokens)
+        return corpus.read(dataset.name, dataset.check(files), dataset.url, reading)
 
 
-def _find_texts(path: Path) -> dict[str, TextStream]:
+def _find_texts(path: Path, split: SplitBy) -> dict[str, TextStream]:
     if path.is_dir():
+        _refuse_split(path, split)
         files = find_files(path)
-        if missing := [split for split in SPLITS if split not in files]:
+        if missing := [part for part in SPLITS if part not in files]:
             raise Unavailable(
                 f"{path}: has no {missing[0]} file. Expected three files of text, such as "
                 f"train.txt, valid.txt and test.txt."
             )
-        return {split: TextStream(str(file), file) for split, file in files.items()}
+        return {part: TextStream(str(file), file) for part, file in files.items()}
     if path.exists():
-        return split_file(path)
+        return split_file(path, split)
     close = get_close_matches(str(path), NAMES, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise Unavailable(

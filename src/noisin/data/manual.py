@@ -12,7 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from noisin.data.text import TextStream, words
+from noisin.data.text import TextStream
+from noisin.data.tokens import by_space
 from noisin.data.vocab import EOS, UNK
 
 SHARES = {"train": 0.82, "valid": 0.095, "test": 0.085}
@@ -45,7 +46,7 @@ def render(topics: Mapping[str, str]) -> dict[str, str]:
     """Topics as the text of three splits: one line each, a blank line after each paragraph."""
     dealt = deal(blocks(paragraphs(topics)))
     split_words = {
-        split: words("".join(f"{line}\n" for paragraph in parts for line in (*paragraph, "")))
+        split: by_space("".join(f"{line}\n" for paragraph in parts for line in (*paragraph, "")))
         for split, parts in dealt.items()
     }
     often = {w for w, count in Counter(split_words["train"]).items() if count >= RARE}

@@ -8,40 +8,40 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 from noisin._util.regular import NotRegular, open_regular
-from noisin.data.vocab import EOS
+from noisin.data.tokens import SplitBy
 from noisin.errors import InvalidData, Unavailable
 
 BLOCK = 2**16
 LONGEST_LINE = 2**20
+GROUPS = 10  # parts of a file that is split by blocks
 _BOM = b"\xef\xbb\xbf"
-_SPELT = {"\n": EOS, " ": "<space>"}
 
 
 @dataclass(frozen=True)
 class TextStream:
-    """The bytes of one split: a file, a stretch ``[start, stop)`` of a file, or bytes in memory."""
+    """The bytes of one split: a file, stretches ``[start, stop)`` of one, or bytes in memory."""
 
     name: str
     content: Path | bytes
-    start: int = 0
-    stop: int | None = None
+    stretches: tuple[tuple[int, int | None], ...] = ((0, None),)
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes, in blocks of :data:`BLOCK`."""
         with readable(self.name), self._open() as file:
-            file.seek(self.start)
-            left = None if self.stop is None else self.stop - self.start
-            while block := file.read(BLOCK if left is None else min(BLOCK, left)):
-                yield block
-                left = None if left is None else left - len(block)
+            for start, stop in self.stretches:
+                file.seek(start)
+                left = None if stop is None else stop - start
+                while block := file.read(BLOCK if left is None else min(BLOCK, left)):
+                    yield block
+                    left = None if left is None else left - len(block)
 
     def _open(self) -> IO[bytes]:
         if isinstance(self.content, bytes):
@@ -74,7 +74,7 @@ class TextStream:
             yield self._decode(rest + b"\n", number)
 
     def _check_start(self, found: bytes, number: int) -> None:
-        if number == 1 and self.start == 0 and found.startswith(_BOM):
+        if number == 1 and self.stretches[0][0] == 0 and found.startswith(_BOM):
             raise InvalidData(
                 f"{self.name}: begins with a byte-order mark, which would become part of the "
                 f"first word. Save it as UTF-8 without BOM."
@@ -120,64 +120,40 @@ def readable(name: str) -> Iterator[None]:
         raise Unavailable(f"{name}: cannot be read: {error.strerror or error}.") from None
 
 
-def words(lines: str) -> list[str]:
-    r"""``line.split() + ["<eos>"]`` for every line, blank ones too.
+def split_file(path: Path, split: SplitBy = "position") -> dict[str, TextStream]:
+    """One file as three splits: 80 % for train, 10 % for valid, 10 % for test.
 
-    >>> words("the cat\n\nsat\n")
-    ['the', 'cat', '<eos>', '<eos>', 'sat', '<eos>']
-    """
-    return lines.replace("\n", f" {EOS} ").split()
-
-
-def characters(lines: str) -> list[str]:
-    r"""The characters of lines; white space is spelt, because a word of a vocabulary has none.
-
-    >>> characters("a cat\n\t!\n")
-    ['a', '<space>', 'c', 'a', 't', '<eos>', '<U+0009>', '!', '<eos>']
-    """
-    return [_SPELT.get(c, f"<U+{ord(c):04X}>") if c.isspace() else c for c in lines]
-
-
-def joined(tokens: Iterable[str]) -> str:
-    r"""The text of :func:`characters`.
-
-    >>> joined(["a", "<space>", "b", "<U+0009>", "<eos>"])
-    'a b\t\n'
-    """
-    spelt = {name: c for c, name in _SPELT.items()}
-    coded = re.compile(r"<U\+([0-9A-F]{4,6})>")
-    return "".join(
-        chr(int(code[1], 16)) if (code := coded.fullmatch(token)) else spelt.get(token, token)
-        for token in tokens
-    )
-
-
-Tokens = Literal["words", "characters"]
-TOKENIZERS: Mapping[Tokens, Callable[[str], list[str]]] = {
-    "words": words,
-    "characters": characters,
-}
-
-
-def split_file(path: Path) -> dict[str, TextStream]:
-    """One file as three splits: the first 80 % for train, 10 % for valid, 10 % for test.
-
-    The cuts are moved to the next line end. Contiguous splits keep neighbouring lines together.
+    By ``"position"`` train is the beginning of the file and test its end. By ``"blocks"`` the file
+    is first cut into up to :data:`GROUPS` parts, and each of them is split so: the three are alike
+    where the text changes on the way. The cuts are moved to the next line end, and neighbouring
+    lines stay together.
     """
     with readable(str(path)), TextStream(str(path), path)._open() as file:
         size = os.fstat(file.fileno()).st_size
-        cuts = [0]
-        for tenths in (8, 9):
-            file.seek(max(cuts[-1], size * tenths // 10))
-            file.readline(LONGEST_LINE + 1)
-            cuts.append(min(file.tell(), size))  # the file may have grown
-        cuts.append(size)
-    if size and not cuts[1] < cuts[2] < cuts[3]:
-        raise InvalidData(
-            f"{path}: has too few lines to be split into train, valid and test at line ends. "
-            f"Use a longer text, or a folder with three files."
-        )
+        for groups in range(1 if split == "position" else GROUPS, 0, -1):
+            cuts = _cuts(file, size, groups)
+            if all(start < stop for start, stop in pairwise(cuts)):
+                break
+        else:
+            if size:
+                raise InvalidData(
+                    f"{path}: has too few lines to be split into train, valid and test at line "
+                    f"ends. Use a longer text, or a folder with three files."
+                )
+    stretches = list(pairwise(cuts))
     return {
-        split: TextStream(f"{path} ({split} part)" if size else str(path), path, start, stop)
-        for split, start, stop in zip(("train", "valid", "test"), cuts, cuts[1:], strict=False)
+        name: TextStream(
+            f"{path} ({name} part)" if size else str(path), path, tuple(stretches[k::3])
+        )
+        for k, name in enumerate(("train", "valid", "test"))
     }
+
+
+def _cuts(file: IO[bytes], size: int, groups: int) -> list[int]:
+    """Where the splits of each group begin, and the end."""
+    cuts = [0]
+    for tenths in (10 * group + share for group in range(groups) for share in (8, 9, 10)):
+        file.seek(max(cuts[-1], size * tenths // (10 * groups)))
+        file.readline(LONGEST_LINE + 1)
+        cuts.append(min(file.tell(), size))  # the file may have grown
+    return cuts

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
 
 from noisin import data
 from noisin._util import arguments
 from noisin.data import Batch, Corpus, Windows
-from noisin.data.text import Tokens
 from noisin.tasks.base import Observation, Split
 from noisin.tasks.unit import BITS_PER_CHARACTER, PERPLEXITY
 
@@ -33,7 +33,6 @@ class Text:
     """
 
     unit = PERPLEXITY
-    tokens: ClassVar[Tokens] = "words"
 
     def __init__(
         self,
@@ -75,9 +74,9 @@ class Text:
     @classmethod
     def from_config(cls, config: RunConfig, corpus: Corpus | None = None) -> Self:
         """The task of a config; loads the corpus unless it is given."""
-        train = config.train
+        train, place = config.train, config.data
         return cls(
-            corpus or data.load(config.data.name, config.data.folder, cls.tokens),
+            corpus or data.load(place.name, place.folder, **asdict(place.reading)),
             batch_size=train.batch_size,
             bptt=train.bptt,
             variable_length=train.variable_length,
@@ -114,4 +113,3 @@ class Characters(Text):
     """
 
     unit = BITS_PER_CHARACTER
-    tokens = "characters"

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from noisin import data
@@ -101,7 +102,8 @@ def _load(sweep: Sweep) -> dict[DataConfig, str]:
 def _sha256(config: RunConfig) -> str:
     row = config.data.task_row
     if row is not None and row.words:  # which needs no torch
-        return data.load(config.data.name, config.data.folder).sha256
+        place, reading = config.data, config.data.reading
+        return data.load(place.name, place.folder, **asdict(reading)).sha256
     from noisin.tasks.base import facts_of
     from noisin.training.build import build_task
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -9,10 +10,12 @@ from pydantic import AfterValidator, Field, model_validator
 from noisin.data import hourly
 from noisin.data.columns import Columns
 from noisin.data.series import SUPPORTS
+from noisin.data.tokens import Reading, SplitBy, Tokens
+from noisin.tasks.names import DEFAULT as TEXT
 from noisin.tasks.names import TASKS, TaskRow, task_of
 from noisin.training.config.choice import OneOf
 from noisin.training.config.columns import ColumnsConfig
-from noisin.training.config.section import InvalidConfig, Section
+from noisin.training.config.section import InvalidConfig, Section, Whole
 
 
 class DataConfig(Section):
@@ -33,6 +36,26 @@ class DataConfig(Section):
     task: Annotated[str, AfterValidator(OneOf(TASKS))] | None = Field(
         default=None, description="What to predict; by default decided by data.name."
     )
+    tokens: Tokens | None = Field(
+        default=None,
+        description="Of a text: what white space separates (space, the default), words and marks "
+        "of punctuation (words), or characters.",
+    )
+    lower: bool = Field(default=False, description="Of a text: convert it to lower case.")
+    min_count: Whole = Field(
+        default=1, ge=1, description="Of a text: words that are less frequent in train are <unk>."
+    )
+    max_words: Whole | None = Field(
+        default=None,
+        ge=3,
+        description="Of a text: keep that many words, the most frequent ones in train; all others "
+        "are <unk>.",
+    )
+    split: SplitBy = Field(
+        default="position",
+        description="Of one text file: train is its beginning and test its end (position), or "
+        "all three are taken from ten places (blocks).",
+    )
     likelihood: str | None = Field(
         default=None,
         description=f"Of a series: {', '.join(SUPPORTS)}; by default that of the named data set.",
@@ -51,6 +74,7 @@ class DataConfig(Section):
             what = f"must be left out for {self.task_name}: it is for series."
             given = {"likelihood": self.likelihood, "columns": self.columns}
             found += [(name, what) for name, value in given.items() if value is not None]
+        found += self._about_tokens()
         if self.columns is not None and self.name in hourly.FILES:
             what = f"must be left out for {self.name}, whose columns are known."
             found.append(("columns", what))
@@ -61,10 +85,32 @@ class DataConfig(Section):
             raise InvalidConfig(found)
         return self
 
+    def _about_tokens(self) -> list[tuple[str, str]]:
+        """What is wrong with the settings of a text."""
+        row, name = self.task_row, self.task_name
+        if row is None or row.words:
+            if self.tokens is None or (self.tokens == "characters") == (name == "characters"):
+                return []
+            usual = "characters" if name == "characters" else "space or words"
+            return [("tokens", f"must be {usual} for the task {name}, got {self.tokens!r}.")]
+        known = type(self).model_fields
+        names = [field.name for field in fields(Reading)]
+        given = [setting for setting in names if getattr(self, setting) != known[setting].default]
+        return [(setting, f"must be left out for {name}: it is for text.") for setting in given]
+
+    @property
+    def reading(self) -> Reading:
+        """How the text is read."""
+        usual: Tokens = "characters" if self.task_name == "characters" else "space"
+        return Reading(self.tokens or usual, self.lower, self.min_count, self.max_words, self.split)
+
     @property
     def task_name(self) -> str:
         """The name of the task, or ``package.module:Class``."""
-        return self.task or ("series" if self.columns is not None else task_of(self.name))
+        if self.task is not None:
+            return self.task
+        usual = "series" if self.columns is not None else task_of(self.name)
+        return "characters" if usual == TEXT and self.tokens == "characters" else usual
 
     @property
     def task_row(self) -> TaskRow | None:

@@ -18,6 +18,11 @@ _LIMITS = {"epochs", "tokens", "minutes", "patience", "nt_patience"}
 # identity. Add a new setting here; its default must be that value.
 ABSENT: dict[str, Any] = {
     "data.task": None,
+    "data.tokens": None,
+    "data.lower": False,
+    "data.min_count": 1,
+    "data.max_words": None,
+    "data.split": "position",
     "data.likelihood": None,
     "data.columns": None,
     "model.zoneout": None,
