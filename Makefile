@@ -45,7 +45,8 @@ wheel: $(READY)
 BENCH ?= layers sampling evaluation steps memory endurance growth
 bench-wheel: wheel
 	$(PYTHON) -m venv --clear .venv-wheel
-	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build/wheel/*.whl
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		"$$(ls build/wheel/*.whl)[train]"
 	env -u CC -u PYTHONPATH PATH=/nonexistent $(CURDIR)/.venv-wheel/bin/python -m benchmarks $(BENCH)
 
 # What `make test` does a few times, many times (about two hours): all combinations of settings, of

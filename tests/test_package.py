@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tomllib
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def test_what_is_imported_is_declared() -> None:
     """Not only by way of another dependency, which may drop it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    optional = ["report", "sweep", "tensorboard", "music", "parquet", "gpu"]
+    optional = ["train", "cli", "report", "sweep", "tensorboard", "music", "parquet", "gpu"]
     optional = [line for extra in optional for line in extras[extra]]
     declared = [*project["dependencies"], *optional]
     names = {re.split(r"[^a-z0-9]", line)[0] for line in declared}
@@ -299,31 +299,28 @@ def test_links_in_the_docs_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def environment_with_dependencies_alone(folder: Path) -> Path:
-    """The Python of an environment with links to what noisin depends on, and nothing else.
-
-    Installing torch again would take most of a minute.
-    """
-    venv.create(folder, with_pip=False)
+def link_dependencies(folder: Path, *extras: str) -> None:
+    """Link what noisin depends on into an environment: to install torch takes most of a minute."""
     (site,) = folder.glob("lib/python*/site-packages")
-    for name in dependencies("noisin") - {"noisin"}:
+    for name in dependencies("noisin", extras) - {"noisin"}:
         found = distribution(name)
         tops = {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}
         for top in tops:
-            (site / top).symlink_to(Path(str(found.locate_file(top))).resolve())
-    return folder / "bin" / "python"
+            if not (site / top).exists():
+                (site / top).symlink_to(Path(str(found.locate_file(top))).resolve())
 
 
-def dependencies(name: str) -> set[str]:
-    """The distributions that one needs without extras, itself among them."""
-    needed, found = [name], set[str]()
+def dependencies(name: str, extras: Iterable[str]) -> set[str]:
+    """The distributions that one needs with some extras, itself among them."""
+    needed, found = [(name, extra) for extra in ("", *extras)], set[tuple[str, str]]()
     while needed:
-        found.add(name := canonicalize_name(needed.pop()))
+        name, extra = needed.pop()
+        found.add((name := canonicalize_name(name), extra))
         for requirement in map(Requirement, distribution(name).requires or ()):
-            wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-            if wanted and canonicalize_name(requirement.name) not in found:
-                needed.append(requirement.name)
-    return found
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                more = {(canonicalize_name(requirement.name), e) for e in ("", *requirement.extras)}
+                needed += more - found
+    return {name for name, _ in found}
 
 
 @pytest.mark.slow
@@ -332,14 +329,16 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("noisin-*.whl")
-    clean = environment_with_dependencies_alone(tmp_path / "env")
+    venv.create(tmp_path / "env", with_pip=False)
+    clean = tmp_path / "env" / "bin" / "python"
+    link_dependencies(tmp_path / "env")
     pip = [sys.executable, "-m", "pip", "--python", clean, "install", "--quiet", "--no-compile"]
     pip += ["--no-index", wheel]  # checks that all dependencies are there in accepted versions
     install = subprocess.run(pip, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert install.returncode == 0, install.stderr
     code = (
         "import importlib.metadata, importlib.util, pathlib, torch, noisin\n"
-        "for tool in ('pytest', 'scipy', 'hypothesis', 'mypy', 'optuna', 'matplotlib'):\n"
+        "for tool in ('pytest', 'scipy', 'optuna', 'pydantic', 'cyclopts', 'rich', 'pooch'):\n"
         "    assert importlib.util.find_spec(tool) is None, tool\n"
         "rnn = noisin.LSTM(3, 4, num_layers=2, noise=noisin.noise.Gaussian(1.1))\n"
         "rnn(torch.randn(5, 2, 3))[0].sum().backward()\n"
@@ -350,10 +349,11 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
         "page = [f'experiments/report/template/report.{n}' for n in ('html', 'css')]\n"
         "for name in ('py.typed', *kernels, *page):\n"
         "    assert (here / name).exists(), name\n"
-        "from noisin.experiments import presets\n"
-        "assert 'ptb-medium-gaussian' in presets.names()\n"
-        "from noisin.experiments import sweep\n"
-        "assert 'manual-families' in sweep.names()\n"
+        "noisin.training.Average(rnn.parameters()).update()\n"
+        "try:\n"
+        "    noisin.training.Trainer\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
         "print(noisin.__file__)"
     )
     run = subprocess.run(
@@ -361,9 +361,19 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert str(tmp_path) in run.stdout
+    assert "not installed: pip install 'noisin[train]'" in run.stdout
+    command = tmp_path / "env" / "bin" / "noisin"
+    run = subprocess.run([command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert re.fullmatch(
+        r"noisin: the command noisin needs \w+, which is not installed: pip install "
+        r"'noisin\[cli\]'.\n",
+        run.stderr,
+    )
+    link_dependencies(tmp_path / "env", "cli")
     (tmp_path / "book.txt").write_text("the cat sat\n" * 99)
     settings = "--data.name book.txt --model.hidden_size 4 --train.batch_size 4 --train.epochs 1"
-    train = [tmp_path / "env" / "bin" / "noisin", "train", "manual", *settings.split()]
+    train = [command, "train", "manual", *settings.split()]
     run = subprocess.run(train, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "pip install 'noisin[plot]'" in run.stdout

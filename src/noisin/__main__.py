@@ -5,8 +5,15 @@ import sys
 
 def main() -> None:
     """Run the command line. Ctrl-C while it loads ends it as quietly as one while it works."""
+    from noisin._util.lazy import installed
+    from noisin.errors import MissingPackage
+
     try:
-        from noisin import cli
+        with installed("the command noisin", "cli"):
+            from noisin import cli
+    except MissingPackage as error:
+        print(f"noisin: {error}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("noisin: interrupted.", file=sys.stderr)
         sys.exit(130)

@@ -31,6 +31,10 @@ class Unsupported(NoisinError, RuntimeError):
     """A combination that noisin refuses because the result would be wrong."""
 
 
+class MissingPackage(Unsupported, ImportError):
+    """A package is not installed that this part of noisin needs and the rest does not."""
+
+
 class InvalidData(NoisinError, ValueError):
     """A file exists, but its content cannot be used."""
 

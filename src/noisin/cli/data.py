@@ -125,12 +125,12 @@ def _print(facts: Facts) -> None:
     table.add_row("<unk>", *(_percent(facts.unknown[split]) for split in facts.tokens))
     overlap = [_percent(facts.overlap[s]) if s in facts.overlap else "" for s in facts.tokens]
     unseen = [_percent(facts.unseen[s]) if s in facts.unseen else "" for s in facts.tokens]
+    table.add_row("words that occur once", f"{facts.once:,}")
     table.add_row("words not in train", *unseen)
     table.add_row("nats by frequencies of train", *(f"{n:.2f}" for n in facts.unigram.values()))
     table.add_row(f"{GRAM}-grams also in train", *overlap)
     console = Results()
-    once = f"{facts.once:,} of which occur once in train"
-    tell(f"{facts.name}: {facts.words:,} words, {once}, from {facts.source}\n")
+    tell(f"{facts.name}: {facts.words:,} words, from {facts.source}\n")
     console.print(table)
     tell(f"\nsha256 of the text        {facts.sha256}")
     tell(f"sha256 of the vocabulary  {facts.vocabulary_sha256}")

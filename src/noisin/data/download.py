@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from noisin._util import places
+from noisin._util import lazy, places
 from noisin.data import cache
 from noisin.errors import InvalidData, NoisinError, Unavailable
 
@@ -38,8 +38,9 @@ def _fetch(folder: Path, name: str, url: str, sha256: Mapping[str, str]) -> dict
 
 
 def _retrieve(path: Path, name: str, url: str, sha256: str) -> Path:
-    import pooch  # type: ignore[import-untyped]
-    from requests.exceptions import RequestException
+    with lazy.installed("downloading a text", "train"):
+        import pooch  # type: ignore[import-untyped]
+        from requests.exceptions import RequestException
 
     cache.remove_stale(path.parent, "tmp*")  # pooch's names for incomplete downloads
     logger = pooch.get_logger()

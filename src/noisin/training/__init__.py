@@ -34,7 +34,7 @@ _HOMES = {
     "sgd": "optim",
 }
 
-__getattr__, __all__ = lazy.names_of(__name__, _HOMES)
+__getattr__, __all__ = lazy.names_of(__name__, _HOMES, extra="train")
 
 
 def __dir__() -> list[str]:
