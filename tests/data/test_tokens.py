@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from noisin import data
 from noisin.data.text import GROUPS, split_file
-from noisin.data.tokens import Reading, by_word
+from noisin.data.tokens import Tokenization, by_word
 from noisin.errors import InvalidType, InvalidValue
 from noisin.training.config import RunConfig
 from tests.cli.run import in_process
@@ -69,7 +69,7 @@ def test_rare_words_are_counted_on_train_alone(folder: Path) -> None:
 def test_the_most_frequent_words_stay(
     counts: dict[str, int], min_count: int, most: int | None
 ) -> None:
-    kept = Reading(min_count=min_count, max_words=most).vocabulary(counts | {"<eos>": 1})
+    kept = Tokenization(min_count=min_count, max_words=most).vocabulary(counts | {"<eos>": 1})
     words = [word for word in kept if word not in ("<eos>", "<unk>")]
     assert {"<eos>", "<unk>"} <= {*kept}
     assert len({*kept}) == len(kept) <= (most or len(kept))

@@ -66,7 +66,7 @@ def data(
     from noisin import data as library
     from noisin.data.facts import advice
     from noisin.data.sizes import NAMES, describe_sequences
-    from noisin.data.tokens import Reading
+    from noisin.data.tokens import Tokenization
 
     if list_:
         _list((*library.NAMES, *NAMES), json)
@@ -75,9 +75,9 @@ def data(
         found = describe_sequences(name, folder)
         tell(json_format.dumps(asdict(found), indent=2)) if json else _print_sizes(found)
         return
-    reading = Reading(tokens, lower, min_count, max_words, split)
-    facts = library.describe(library.load(name, folder, **asdict(reading)))
-    remarks = advice(facts, reading)
+    tokenization = Tokenization(tokens, lower, min_count, max_words, split)
+    facts = library.describe(library.load(name, folder, **asdict(tokenization)))
+    remarks = advice(facts, tokenization)
     if json:
         tell(json_format.dumps(asdict(facts) | {"advice": remarks}, indent=2))
         return

@@ -14,7 +14,7 @@ from noisin.errors import InvalidValue
 from noisin.training.record import RunRecord
 
 if TYPE_CHECKING:
-    from noisin.data.tokens import Reading
+    from noisin.data.tokens import Tokenization
     from noisin.training.load import Restored
 
 WORDS = 100  # by default
@@ -82,8 +82,8 @@ def generate(
         _refuse(others, "is for music and series, and this run predicts words")
         length = WORDS if length is None else length
         temperature = 1.0 if temperature is None else temperature
-        reading = record.config.data.reading
-        _text(restored, reading, prompt or "", length, temperature, top_k, seed)
+        tokenization = record.config.data.tokenization
+        _text(restored, tokenization, prompt or "", length, temperature, top_k, seed)
         return
     _refuse(words, "is for text, and this run does not predict words")
     for name, value in (("--length", length), ("--samples", samples)):
@@ -116,7 +116,7 @@ def _refuse(options: dict[str, Any], why: str) -> None:
 
 def _text(
     restored: Restored,
-    reading: Reading,
+    tokenization: Tokenization,
     prompt: str,
     length: int,
     temperature: float,
@@ -132,13 +132,13 @@ def _text(
     words = draw(
         restored.model,
         restored.vocab,
-        " ".join(reading.tokenize(prompt)),
+        " ".join(tokenization.tokenize(prompt)),
         length,
         temperature=temperature,
         top_k=top_k,
         seed=seed,
     )
-    if reading.tokens == "characters":
+    if tokenization.tokens == "characters":
         tell(prompt + joined(words))
         return
     lines = " ".join([prompt, *words]).split(EOS)

@@ -12,7 +12,7 @@ import numpy as np
 from noisin.data import cache
 from noisin.data.cache import Ids
 from noisin.data.text import TextStream
-from noisin.data.tokens import Reading
+from noisin.data.tokens import Tokenization
 from noisin.data.vocab import EOS, UNK, Vocabulary
 from noisin.errors import InvalidData
 
@@ -59,7 +59,7 @@ def read(
     name: str,
     texts: Mapping[str, TextStream],
     source: str,
-    reading: Reading = Reading(),  # noqa: B008 - immutable
+    tokenization: Tokenization = Tokenization(),  # noqa: B008 - immutable
 ) -> Corpus:
     """The corpus of three texts: by default ``line.split() + ["<eos>"]`` for every line.
 
@@ -71,13 +71,13 @@ def read(
     sha256 = digest(hashes)
 
     def write(writer: cache.Writer) -> None:
-        ids = _limited(ordered[0], reading) if reading.limits_words else _Growing()
-        lengths = [_encode(text, ids, writer, reading) for text in ordered]
+        ids = _limited(ordered[0], tokenization) if tokenization.limits_words else _Growing()
+        lengths = [_encode(text, ids, writer, tokenization) for text in ordered]
         if [text.sha256() for text in ordered] != hashes:
             raise InvalidData(f"{source}: changed while it was being read. Try again.")
         writer.close(lengths, list(ids))
 
-    key = digest([sha256, reading.key]) if reading.key else sha256
+    key = digest([sha256, tokenization.key]) if tokenization.key else sha256
     entry = cache.get(key) or cache.put(key, write)
     return Corpus(name, entry.vocab, *entry.ids, sha256, source)
 
@@ -87,17 +87,17 @@ def digest(hashes: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"{h}\n" for h in hashes).encode()).hexdigest()
 
 
-def _limited(train: TextStream, reading: Reading) -> _Limited:
-    counts = Counter(token for lines in train.lines() for token in reading.tokenize(lines))
-    return _Limited((word, i) for i, word in enumerate(reading.vocabulary(counts)))
+def _limited(train: TextStream, tokenization: Tokenization) -> _Limited:
+    counts = Counter(token for lines in train.lines() for token in tokenization.tokenize(lines))
+    return _Limited((word, i) for i, word in enumerate(tokenization.vocabulary(counts)))
 
 
 def _encode(
-    text: TextStream, ids: _Growing | _Limited, writer: cache.Writer, reading: Reading
+    text: TextStream, ids: _Growing | _Limited, writer: cache.Writer, tokenization: Tokenization
 ) -> int:
     length = ends = 0
     for lines in text.lines():
-        found = reading.tokenize(lines)
+        found = tokenization.tokenize(lines)
         writer.put(np.fromiter(map(ids.__getitem__, found), np.int32, len(found)))
         length += len(found)
         ends += found.count(EOS)

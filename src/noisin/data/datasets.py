@@ -13,7 +13,7 @@ from noisin._util import arguments
 from noisin.data import corpus, download, manual
 from noisin.data.corpus import SPLITS, Corpus
 from noisin.data.text import TextStream, readable, split_file
-from noisin.data.tokens import Reading, SplitBy, Tokens
+from noisin.data.tokens import SplitBy, Tokenization, Tokens
 from noisin.errors import InvalidData, InvalidType, InvalidValue, Unavailable
 
 SUFFIXES = (".txt", ".tokens", ".raw")
@@ -106,10 +106,10 @@ def load(
     the folder that ``NOISIN_DATA`` names, if it has them; else they are downloaded. A path leads
     to a folder with a train, a valid and a test file, or to one text file, split 80 : 10 : 10.
 
-    The other arguments are those of :class:`~noisin.data.tokens.Reading`: ``tokens`` are separated
-    by white space, or are words and marks, or characters; ``split`` is for one text file.
+    The other arguments are those of :class:`~noisin.data.tokens.Tokenization`: ``tokens`` are
+    separated by white space, or are words and marks, or characters; ``split`` is for one file.
     """
-    reading = Reading(tokens, lower, min_count, max_words, split)
+    tokenization = Tokenization(tokens, lower, min_count, max_words, split)
     if not isinstance(name, str | os.PathLike):
         raise InvalidType(f"load: expected the name or path of a corpus, got {name!r:.60}.")
     if folder is not None:
@@ -118,7 +118,7 @@ def load(
         arguments.path("load: name", name)
     if isinstance(name, str) and name in DATASETS:
         _refuse_split(name, split)
-        return _load_dataset(DATASETS[name], folder, reading)
+        return _load_dataset(DATASETS[name], folder, tokenization)
     if folder:
         raise InvalidValue(
             f"{folder}: only {' or '.join(DATASETS)} can be loaded from a folder, but the corpus "
@@ -126,12 +126,12 @@ def load(
         )
     if name == "manual":
         _refuse_split(name, split)
-        return corpus.read("manual", manual.texts(), manual.source(), reading)
+        return corpus.read("manual", manual.texts(), manual.source(), tokenization)
     path = Path(name)
     with readable(str(path)):
         called = path.resolve().name if path.is_dir() else path.stem
         texts = _find_texts(path, split)
-    return corpus.read(called, texts, str(path), reading)
+    return corpus.read(called, texts, str(path), tokenization)
 
 
 def _refuse_split(name: object, split: SplitBy) -> None:
@@ -143,19 +143,19 @@ def _refuse_split(name: object, split: SplitBy) -> None:
 
 
 def _load_dataset(
-    dataset: Dataset, folder: str | os.PathLike[str] | None, reading: Reading
+    dataset: Dataset, folder: str | os.PathLike[str] | None, tokenization: Tokenization
 ) -> Corpus:
     given = folder or os.environ.get("NOISIN_DATA")
     if given and (files := dataset.find(Path(given))):
         source = str(files["train"].parent)
-        return corpus.read(dataset.name, dataset.check(files), source, reading)
+        return corpus.read(dataset.name, dataset.check(files), source, tokenization)
     if folder:
         raise Unavailable(
             f"{folder}: does not contain {dataset.name!r}. Expected train, valid and test files, "
             f"such as train.txt or ptb.train.txt, in it or in its folder {dataset.folders[0]!r}."
         )
     with download.fetched(dataset.name, dataset.url, dataset.sha256) as files:
-        return corpus.read(dataset.name, dataset.check(files), dataset.url, reading)
+        return corpus.read(dataset.name, dataset.check(files), dataset.url, tokenization)
 
 
 def _find_texts(path: Path, split: SplitBy) -> dict[str, TextStream]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from noisin._util import arguments
 from noisin.data.cache import Ids, require_ids
 from noisin.data.corpus import SPLITS, Corpus
-from noisin.data.tokens import Reading
+from noisin.data.tokens import Tokenization
 from noisin.data.vocab import UNK
 
 GRAM = 12
@@ -67,11 +67,11 @@ def describe(corpus: Corpus) -> Facts:
     )
 
 
-def advice(facts: Facts, reading: Reading) -> list[str]:
+def advice(facts: Facts, tokenization: Tokenization) -> list[str]:
     """What to consider before training on a text that was read in this way."""
     found = []
     tokens = facts.tokens["train"]
-    if facts.words > MANY_WORDS * tokens and not reading.limits_words:
+    if facts.words > MANY_WORDS * tokens and not tokenization.limits_words:
         found.append(
             f"{facts.words:,} different words for {tokens:,} tokens of train, {facts.once:,} of "
             f"which occur once: a model learns little about most of them. Consider "
@@ -89,7 +89,7 @@ def advice(facts: Facts, reading: Reading) -> list[str]:
             f"test is unlike valid: by the frequencies of words in train, a token has {test:.2f} "
             f"nats in test and {valid:.2f} in valid. What is best on valid may not be on test."
         )
-        if reading.split == "position":
+        if tokenization.split == "position":
             found[-1] += ' For one file, data.split = "blocks" takes all three from ten places.'
     return found
 

@@ -68,7 +68,7 @@ TOKENIZERS: Mapping[Tokens, Callable[[str], list[str]]] = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class Tokenization:
     r"""How a text is read.
 
     Args:
@@ -80,7 +80,7 @@ class Reading:
             that are most frequent in train.
         split: how one file becomes three splits, see :func:`noisin.data.text.split_file`.
 
-    >>> Reading("words", lower=True).tokenize("The end.\n")
+    >>> Tokenization("words", lower=True).tokenize("The end.\n")
     ['the', 'end', '.', '<eos>']
     """
 
@@ -115,16 +115,16 @@ class Reading:
 
         How a file was split is not part of it: other splits are another text.
         """
-        if self == Reading(split=self.split):
+        if self == Tokenization(split=self.split):
             return ""
         return f"{self.tokens} {self.lower} {self.min_count} {self.max_words}"
 
     def vocabulary(self, counts: Mapping[str, int]) -> list[str]:
         """The words to keep, in the order of the counts, which are those of train.
 
-        >>> Reading(min_count=2).vocabulary({"a": 2, "b": 1, "<eos>": 1})
+        >>> Tokenization(min_count=2).vocabulary({"a": 2, "b": 1, "<eos>": 1})
         ['a', '<eos>', '<unk>']
-        >>> Reading(max_words=3).vocabulary({"a": 2, "b": 1, "<eos>": 1, "c": 3})
+        >>> Tokenization(max_words=3).vocabulary({"a": 2, "b": 1, "<eos>": 1, "c": 3})
         ['<eos>', 'c', '<unk>']
         """
         frequent = [w for w, n in counts.items() if n >= self.min_count and w not in (EOS, UNK)]

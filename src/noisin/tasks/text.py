@@ -76,7 +76,7 @@ class Text:
         """The task of a config; loads the corpus unless it is given."""
         train, place = config.train, config.data
         return cls(
-            corpus or data.load(place.name, place.folder, **asdict(place.reading)),
+            corpus or data.load(place.name, place.folder, **asdict(place.tokenization)),
             batch_size=train.batch_size,
             bptt=train.bptt,
             variable_length=train.variable_length,

@@ -102,8 +102,8 @@ def _load(sweep: Sweep) -> dict[DataConfig, str]:
 def _sha256(config: RunConfig) -> str:
     row = config.data.task_row
     if row is not None and row.words:  # which needs no torch
-        place, reading = config.data, config.data.reading
-        return data.load(place.name, place.folder, **asdict(reading)).sha256
+        place, tokenization = config.data, config.data.tokenization
+        return data.load(place.name, place.folder, **asdict(tokenization)).sha256
     from noisin.tasks.base import facts_of
     from noisin.training.build import build_task
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from noisin.data import hourly
 from noisin.data.columns import Columns
 from noisin.data.series import SUPPORTS
-from noisin.data.tokens import Reading, SplitBy, Tokens
+from noisin.data.tokens import SplitBy, Tokenization, Tokens
 from noisin.tasks.names import DEFAULT as TEXT
 from noisin.tasks.names import TASKS, TaskRow, task_of
 from noisin.training.config.choice import OneOf
@@ -94,15 +94,17 @@ class DataConfig(Section):
             usual = "characters" if name == "characters" else "space or words"
             return [("tokens", f"must be {usual} for the task {name}, got {self.tokens!r}.")]
         known = type(self).model_fields
-        names = [field.name for field in fields(Reading)]
+        names = [field.name for field in fields(Tokenization)]
         given = [setting for setting in names if getattr(self, setting) != known[setting].default]
         return [(setting, f"must be left out for {name}: it is for text.") for setting in given]
 
     @property
-    def reading(self) -> Reading:
+    def tokenization(self) -> Tokenization:
         """How the text is read."""
         usual: Tokens = "characters" if self.task_name == "characters" else "space"
-        return Reading(self.tokens or usual, self.lower, self.min_count, self.max_words, self.split)
+        return Tokenization(
+            self.tokens or usual, self.lower, self.min_count, self.max_words, self.split
+        )
 
     @property
     def task_name(self) -> str:
