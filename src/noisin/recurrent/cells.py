@@ -75,6 +75,8 @@ class NoisyCell(Injected):
 
     def forward(self, x: Tensor, state: State = None, *, eps: Tensor | None = None) -> State:
         """One step ``g_W(x, state, eps)``; eps is the caller's own noise, of the shape of h."""
+        if drop_ins.is_symbolic(x, state):
+            return drop_ins.symbolic_call(self, x, state, eps=eps)
         if eps is None and not self._noise_acts():
             return self.transition(x, state)
         if not self.feedback or (self.share == "sequence" and eps is None):
@@ -153,7 +155,10 @@ class Noisy(NoisyCell):
         self._warn_of_risks()
 
     def _warn_of_risks(self) -> None:
-        if isinstance(self.cell, nn.GRUCell) and getattr(self.cell, "site", "state") == "state":
+        if (
+            isinstance(self.cell, GRUCell._torch_class)
+            and getattr(self.cell, "site", "state") == "state"
+        ):
             warn_of_growth(self, "wrap noisin.GRUCell(..., site='read')")
 
     def transition(self, x: Tensor, state: State = None) -> State:
@@ -181,6 +186,8 @@ class Noisy(NoisyCell):
 class _TorchCell(NoisyCell, nn.RNNCellBase):
     """One of torch's cells with noise."""
 
+    # Not by way of `nn`, where somebody may have put our class in place of torch's.
+    _torch_class: ClassVar[type[nn.RNNCellBase]]
     _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.CELL_ARGUMENTS
 
     def __init__(
@@ -226,6 +233,7 @@ class ElmanCell(nn.RNNCell):
 class RNNCell(_TorchCell, ElmanCell):
     """``torch.nn.RNNCell`` with noise; ``nonlinearity`` may also be ``"sigmoid"``."""
 
+    _torch_class = nn.RNNCell
     _torch_arguments = drop_ins.with_nonlinearity(drop_ins.CELL_ARGUMENTS)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -240,10 +248,12 @@ class RNNCell(_TorchCell, ElmanCell):
 class LSTMCell(_TorchCell, nn.LSTMCell):
     """``torch.nn.LSTMCell`` with noise on the hidden state; the memory cell c stays clean."""
 
+    _torch_class = nn.LSTMCell
+
     def transition(self, x: Tensor, state: State = None) -> State:
         """Torch's own step."""
         drop_ins.torch_cell(self, x, state)
-        return nn.LSTMCell.forward(self, x, state)
+        return self._torch_class.forward(self, x, state)
 
 
 class GRUCell(_TorchCell, nn.GRUCell):
@@ -255,6 +265,7 @@ class GRUCell(_TorchCell, nn.GRUCell):
     is taken for both.
     """
 
+    _torch_class = nn.GRUCell
     site: Site = setting("site")
 
     def __init__(self, *args: Any, site: Site = "state", **kwargs: Any) -> None:
@@ -274,7 +285,7 @@ class GRUCell(_TorchCell, nn.GRUCell):
         """Torch's own step, or the one with a separate carry."""
         if self.site == "state":
             drop_ins.torch_cell(self, x, state)
-            return nn.GRUCell.forward(self, x, state)
+            return self._torch_class.forward(self, x, state)
         checks.require_tensors("GRUCell", x=x)
         if state is None:
             state = x.new_zeros(*x.shape[:-1], self.hidden_size)

@@ -190,6 +190,22 @@ class Injected(Stochastic):
             f"RNN, script noisin.revert(copy.deepcopy(model)), or use torch.export in eval()."
         )
 
+    @property
+    def qconfig(self) -> Any:
+        """Torch's quantization gives every module this attribute: here it raises an error.
+
+        It knows the modules to quantize by their exact class, and would leave this one as it is.
+        """
+        raise AttributeError("qconfig")
+
+    @qconfig.setter
+    def qconfig(self, _: Any) -> None:
+        raise Unsupported(
+            f"{type(self).__name__}: torch's quantization does not know noisin's modules, and "
+            f"would leave this one as it is. Quantize the clean model: "
+            f"noisin.revert(copy.deepcopy(model))."
+        )
+
     def _noise_repr(self) -> str:
         shown = [f"noise={self.noise}", f"mode={self.noise_mode!r}", f"feedback={self.feedback}"]
         if self.share != "step":
