@@ -22,3 +22,5 @@ from noisin.objective.estimates import Window as Window
 from noisin.objective.estimates import estimate as estimate
 from noisin.objective.estimates import likelihood_of as likelihood_of
 from noisin.objective.estimates import predict as predict
+from noisin.objective.forecasts import Forecast as Forecast
+from noisin.objective.forecasts import forecast as forecast

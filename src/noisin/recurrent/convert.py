@@ -84,7 +84,7 @@ def convert(
         noise, mode, feedback, noisy_layers, share, site, generator, owner="convert"
     )
     configured = []
-    for name, module in _selected(model, where):
+    for name, module in selected(model, where):
         # Try the settings on a twin, so that a refusal leaves the model as it was.
         twin = _twin(name, module)
         own = replace(settings, owner=type(twin).__name__)
@@ -162,7 +162,7 @@ def clean_twin(module: nn.RNNBase) -> NoisyStack:
     return twin
 
 
-def _selected(model: nn.Module, where: Where | None) -> list[tuple[str, nn.Module]]:
+def selected(model: nn.Module, where: Where | None) -> list[tuple[str, nn.Module]]:
     """The RNNs and cells to convert, each once, under the first name that is wanted."""
     selected: dict[nn.Module, str] = {}
     used: set[str] = set()
@@ -217,7 +217,7 @@ def _twin(name: str, module: nn.Module) -> Injected:
             f"torch.nn.utils.parametrize. {advice}"
         )
     if isinstance(module, Injected):
-        ours: type[Injected] = kind
+        ours: type[Injected] = type(module)
     elif kind in NOISY:
         ours = NOISY[kind]
     else:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import types
-from functools import cache
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from noisin.recurrent.injection import Injected, Injection
 _LARGE = Gaussian(10.0)
 _THEIRS = "_converted_from"  # the attribute of a class that was made here
 _COOPERATIVE = {"forward", "extra_repr"}  # methods that theirs may extend
+_combined: dict[tuple[type[nn.Module], type[Injected]], type[Injected]] = {}
 _ADVICE = (
     "Derive it from noisin's class instead of torch's, wrap a cell with noisin.Noisy, or exclude "
     "it by where=."
@@ -36,9 +36,14 @@ def converted_from(kind: type[nn.Module]) -> type[nn.Module] | None:
     return theirs
 
 
-@cache
 def combined(theirs: type[nn.Module], ours: type[Injected]) -> type[Injected]:
     """The class of both, under the name of theirs. Its instances can be copied and pickled."""
+    if (theirs, ours) not in _combined:
+        _combined[theirs, ours] = _combine(theirs, ours)
+    return _combined[theirs, ours]
+
+
+def _combine(theirs: type[nn.Module], ours: type[Injected]) -> type[Injected]:
 
     def reduced(self: Any) -> Any:
         return _blank, (theirs, ours), self.__getstate__()

@@ -174,7 +174,9 @@ class Injected(Stochastic):
 
     def __getstate__(self) -> dict[str, Any]:
         # A switch belongs to the `with` that set it: a copy made inside must not keep it.
-        return {**super().__getstate__(), "_noise_switch": None}  # type: ignore[no-untyped-call]
+        state = {**super().__getstate__(), "_noise_switch": None}  # type: ignore[no-untyped-call]
+        state.pop("_source", None)  # nor must it keep the record of a replay
+        return state
 
     def _warn_of_risks(self) -> None:
         """Warn of what is known to fail with this noise; called when a module first gets some."""
