@@ -47,5 +47,9 @@ class Unavailable(NoisinError, OSError):
     """A file, folder or address cannot be reached, read or written."""
 
 
+class LostNoise(NoisinError, AssertionError):
+    """A check of a model failed: its noise does not reach its output."""
+
+
 class GrowingNoise(UserWarning):
     """A warning: noise multiplies along the state, and its second moment grows without bound."""

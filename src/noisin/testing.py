@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from noisin._util import checks
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidType, InvalidValue, LostNoise
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.base import require_likelihood
 from noisin.noise import Noise
@@ -68,7 +68,7 @@ def check_noise_reaches(
     >>> model = noisin.convert(model, noise.Gaussian(0.5), feedback=False)
     >>> check_noise_reaches(model, torch.ones(5, 1, 2), call=lambda m, x: (m[0](x)[0], m[1](x)[1]))
     Traceback (most recent call last):
-    AssertionError: the noise of '1' (GRU) does not change what ModuleList returns
+    noisin.errors.LostNoise: the noise of '1' (GRU) does not change what ModuleList returns
     """
     checks.require_module("check_noise_reaches", model)
     noisy = {n: m for n, m in model.named_modules() if isinstance(m, Injected)}
@@ -78,6 +78,11 @@ def check_noise_reaches(
         raise InvalidValue(
             f"check_noise_reaches: expected modules with noise, and {what}. Convert the model "
             f"first: noisin.convert(model, noise=...)."
+        )
+    if call is not None and not (callable(call) and checks.takes(call, 2)):
+        raise InvalidType(
+            f"check_noise_reaches: call must be a function (model, batch) -> tensors, got "
+            f"{type(call).__name__}."
         )
     run = partial(call, model, batch) if call is not None else _called(model, batch)
     clean = reach.outputs(model, run, ())
@@ -92,7 +97,7 @@ def check_noise_reaches(
         if not reach.moved(clean, reach.outputs(model, run, (module,)))
     ]
     if lost:
-        raise AssertionError(
+        raise LostNoise(
             f"the noise of {', '.join(lost)} does not change what {type(model).__name__} returns"
         )
 

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def dataset() -> Any:
     t, value = np.arange(40), np.sin(np.arange(40) / 3)
     frame = pd.concat(
-        [pd.DataFrame({"t": t, "value": value + k, "group": str(k)}) for k in range(3)]
+        [pd.DataFrame({"t": t, "value": value + k, "group": str(k)}) for k in range(3)],
+        ignore_index=True,
     )
     return pf.TimeSeriesDataSet(
         frame, time_idx="t", target="value", group_ids=["group"], max_encoder_length=8,

@@ -12,6 +12,7 @@ import pytest
 from torch import nn
 
 import noisin
+from tests.pairwise import stress_only
 
 NAMES = ("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell")
 NOISE = {"noise", "mode", "feedback", "share", "generator"}
@@ -72,7 +73,7 @@ REVEALED = [
 ]
 
 
-@pytest.mark.slow
+@stress_only
 def test_a_type_checker_knows_calls_and_constructors(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     file = tmp_path / "user.py"
