@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 import noisin
@@ -55,6 +56,7 @@ def test_the_coverage_of_a_calibrated_forecast_is_the_level() -> None:
     ("call", "message"),
     [
         (lambda m: forecast(m, lambda m: m(torch.ones(2, 1, 1))[0], K=0), "K must be a whole"),
+        (lambda m: forecast(nn.Linear(2, 2), repr), "Linear contains no module with noise"),
         (lambda m: forecast(m, 5), "fn must be a function of the model, got int"),
         (lambda m: forecast(m, lambda: 1), "fn must be a function of the model"),
         (lambda m: forecast(m, repr), r"fn\(model\)"),

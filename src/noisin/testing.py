@@ -79,7 +79,8 @@ def check_noise_reaches(
             f"check_noise_reaches: expected modules with noise, and {what}. Convert the model "
             f"first: noisin.convert(model, noise=...)."
         )
-    if call is not None and not (callable(call) and checks.takes(call, 2)):
+    function = callable(call) and not isinstance(call, type) and checks.takes(call, 2)
+    if call is not None and not function:
         raise InvalidType(
             f"check_noise_reaches: call must be a function (model, batch) -> tensors, got "
             f"{type(call).__name__}."

@@ -33,7 +33,7 @@ class Ramp:
     end: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
+        if not isinstance(self.kind, str) or self.kind not in get_args(Kind):
             kinds = ", ".join(map(repr, get_args(Kind)))
             raise InvalidValue(f"Ramp: kind must be one of {kinds}, got {self.kind!r:.60}.")
         arguments.whole("Ramp: epochs", self.epochs)

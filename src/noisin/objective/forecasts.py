@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from noisin._util import arguments, checks
 from noisin.errors import InvalidType, InvalidValue
 from noisin.recurrent import samples
-from noisin.recurrent.injection import noise_on
+from noisin.recurrent.injection import injected_modules, noise_on
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Forecast:
 
     def __post_init__(self) -> None:
         checks.require_real("objective.Forecast", samples=self.samples)
-        if self.samples.dim() == 0 or len(self.samples) == 0:
+        if self.samples.dim() == 0 or self.samples.numel() == 0:
             raise InvalidValue(
-                f"objective.Forecast: expected samples (K, ...) with K > 0, got "
+                f"objective.Forecast: expected samples (K, ...) with K > 0, not empty, got "
                 f"{tuple(self.samples.shape)}."
             )
 
@@ -47,16 +47,19 @@ class Forecast:
         >>> Forecast(torch.arange(11.0)).quantile([0.1, 0.5])
         tensor([1., 5.])
         """
-        levels = [q] if isinstance(q, int | float) else list(q)
-        for level in levels:
-            if not 0 <= arguments.finite("Forecast.quantile: q", level, least=0) <= 1:
-                raise InvalidValue(f"Forecast.quantile: q must be in [0, 1], got {level!r:.60}.")
+        single = isinstance(q, int | float)
+        if not single:
+            arguments.items("Forecast.quantile: q", q, "numbers in [0, 1]")
+        levels = [_fraction("Forecast.quantile: q", level) for level in ([q] if single else q)]  # type: ignore[union-attr]
+        if not levels:
+            raise InvalidValue("Forecast.quantile: q must have at least one number in [0, 1].")
         wide = self.samples.to(torch.promote_types(self.samples.dtype, torch.float32))
         values = wide.quantile(wide.new_tensor(levels), dim=0).to(self.samples.dtype)
-        return values[0] if isinstance(q, int | float) else values
+        return values[0] if single else values
 
     def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """The central interval: between the quantiles ``(1 ± level) / 2``."""
+        level = _fraction("Forecast: level", level)
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return low, high
 
@@ -67,6 +70,7 @@ class Forecast:
         0.0
         """
         checks.require_numbers("Forecast.coverage", target=target)
+        checks.require_one_device("Forecast.coverage", samples=self.samples, target=target)
         if target.shape != self.samples.shape[1:]:
             raise InvalidValue(
                 f"Forecast.coverage: expected a target of shape {tuple(self.samples.shape[1:])}, "
@@ -74,6 +78,12 @@ class Forecast:
             )
         low, high = self.interval(level)
         return float(((low <= target) & (target <= high)).float().mean())
+
+
+def _fraction(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise InvalidValue(f"{name} must be a number in [0, 1], got {value!r:.60}.")
 
 
 def forecast(model: nn.Module, fn: Callable[[Any], Tensor], K: int = 100) -> Forecast:
@@ -96,7 +106,12 @@ def forecast(model: nn.Module, fn: Callable[[Any], Tensor], K: int = 100) -> For
     """
     checks.require_module("forecast", model)
     arguments.whole("forecast: K", K, what=samples.NOISE_SAMPLES)
-    if not callable(fn) or not checks.takes(fn, 1):
+    if not any(module.noise is not None for module in injected_modules(model)):
+        raise InvalidValue(
+            f"forecast: {type(model).__name__} contains no module with noise, so all forecasts "
+            f"would be alike. Convert it first: noisin.convert(model, noise=...)."
+        )
+    if not callable(fn) or isinstance(fn, type | nn.Module) or not checks.takes(fn, 1):
         raise InvalidType(
             f"forecast: fn must be a function of the model, got {type(fn).__name__}. Pass, for "
             f"example, lambda model: model(x)[0]."
