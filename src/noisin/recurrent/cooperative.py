@@ -44,7 +44,6 @@ def combined(theirs: type[nn.Module], ours: type[Injected]) -> type[Injected]:
 
 
 def _combine(theirs: type[nn.Module], ours: type[Injected]) -> type[Injected]:
-
     def reduced(self: Any) -> Any:
         return _blank, (theirs, ours), self.__getstate__()
 
