@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # Tests start many processes: each would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick test suite stress torches bench wheel bench-wheel lint clean
+.PHONY: run quick test suite stress torches frameworks bench wheel bench-wheel lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
@@ -66,6 +66,28 @@ stress: $(READY)
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
 	NOISIN_FUZZED_CALLS=6000 NOISIN_FUZZED_SEEDS=8 $(PYTEST) tests/calls
 	$(MAKE) torches
+	$(MAKE) frameworks
+
+# Other people's models with noise, each with the newest version of its package that goes with the
+# torch of constraints.txt, in an environment of its own; or some: make frameworks FRAMEWORKS=darts.
+FRAMEWORKS ?= lightning pytorch_forecasting gluonts neuralforecast darts skorch huggingface
+PACKAGES_lightning := lightning
+PACKAGES_pytorch_forecasting := pytorch-forecasting
+PACKAGES_gluonts := "gluonts[torch]"
+PACKAGES_neuralforecast := neuralforecast
+PACKAGES_darts := "u8darts[torch]"
+PACKAGES_skorch := skorch
+PACKAGES_huggingface := transformers accelerate
+frameworks: $(addprefix framework-,$(FRAMEWORKS))
+framework-%: .venv-framework-%/ready
+	.venv-framework-$*/bin/python -m pytest -n 0 tests/frameworks/test_$*.py
+.venv-framework-%/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-framework-$*
+	grep '^torch==' constraints.txt > .venv-framework-$*/constraints.txt
+	.venv-framework-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c .venv-framework-$*/constraints.txt -e . pytest pytest-xdist hypothesis $(PACKAGES_$*)
+	touch $@
+.PRECIOUS: .venv-framework-%/ready
 
 # The core and the rest of PyTorch on the oldest torch that pyproject.toml accepts and on the one of
 # constraints.txt, or on others: make torches TORCH_VERSIONS="2.13.0 2.15.0". Builds with
@@ -99,4 +121,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv .venv-torch-* .venv-wheel dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch-* .venv-framework-* .venv-wheel dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

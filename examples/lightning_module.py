@@ -2,8 +2,9 @@
 
 Lightning calls ``train()`` and ``eval()`` as every loop does, and the noise follows; the same holds
 for the Trainer of Hugging Face transformers, whose models ``noisin.convert`` takes as any other.
-A schedule of the noise is a callback that calls ``noisin.set_noise``. Lightning is no dependency of
-noisin: ``pip install lightning`` to run this.
+A schedule of the noise is a callback that calls ``noisin.set_noise``; that of ``noisin.lightning``
+also converts a model with torch's RNNs. Lightning is no dependency of noisin: ``pip install
+lightning`` to run this.
 """
 
 from __future__ import annotations

@@ -108,6 +108,17 @@ def test_training_by_a_whole_graph_is_right(row: Any) -> None:
         assert count(graph, "noisin.layer.") == case.directions
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_training_with_drawn_noise_at_several_batch_sizes(allowed: bool) -> None:
+    """The second size makes the batch symbolic, which the noise is drawn for."""
+    model = Model(noisin.LSTM(F, 4, noise=noise.Gaussian(0.5)))
+    compiled = torch.compile(model, backend="aot_eager")
+    with torch._dynamo.config.patch(allow_rnn=allowed):
+        for N in (2, 3, 5):
+            compiled(torch.randn(10, N, F)).sum().backward()
+            assert model.rnn.weight_hh_l0.grad is not None
+
+
 @pytest.mark.usefixtures("allow_rnn")
 def test_the_graph_does_not_grow_with_time() -> None:
     sizes = []

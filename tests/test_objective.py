@@ -61,6 +61,46 @@ def test_samples_are_folded_into_the_batch() -> None:
     assert_close(found.bound, found.log_p.sum() / K)
 
 
+class Transposing(Model):
+    """A model that takes time first and has an RNN that takes the batch first."""
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        s, state = super().forward(x.transpose(0, 1), state)
+        return s.transpose(0, 1), state
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+def test_the_batch_comes_first_where_it_is_said(feedback: bool) -> None:
+    """K copies go along the batch, of a model that has it first and of one that transposes."""
+    K, b = 5, batch()
+    swapped = Window(b.x.transpose(0, 1), b.target.transpose(0, 1))
+    laws = {"noise": noise.Gaussian(0.5), "feedback": feedback, **D64}
+    rnn = noisin.LSTM(F, H, batch_first=True, **laws)
+    first, transposing = Model(rnn), Transposing(rnn)
+    transposing.V = first.V
+    timed = Model(noisin.LSTM(F, H, **laws))
+    timed.load_state_dict(first.state_dict())
+    found, mixed = [], []
+    for m, window, said in ((timed, b, None), (first, swapped, True), (transposing, b, False)):
+        torch.manual_seed(3)
+        found.append(objective.estimate(m, window, K, batch_first=said))
+        torch.manual_seed(3)
+        ensemble = objective.predict(m, window.x, K, batch_first=said)
+        log_p = ensemble.arithmetic(window.target)
+        mixed.append(log_p.transpose(0, 1) if said else log_p)
+    for e, log_p in zip(found[1:], mixed[1:], strict=True):
+        assert_close(e.log_p, found[0].log_p)
+        assert_close(e.state[0], found[0].state[0])
+        assert_close(log_p, mixed[0])
+
+
+def test_an_rnn_itself_says_where_its_batch_is() -> None:
+    x, target = torch.randn(N, T, F, **D64), torch.randn(N, T, H, **D64)
+    rnn = noisin.LSTM(F, H, batch_first=True, noise=noise.Gaussian(0.5), **D64)
+    found = objective.estimate(rnn, Window(x, target), 4, likelihoods.Gaussian())
+    assert found.log_p.shape == (4, N)
+
+
 def test_one_sample_is_the_loss_of_algorithm_1() -> None:
     m, b = model(), batch()
     torch.manual_seed(5)
@@ -307,7 +347,11 @@ def test_few_effective_samples_have_no_standard_error() -> None:
     ("call", "message"),
     [
         (lambda m, b: objective.estimate(m, (b.x, b.target)), "expected an objective.Window"),
-        (lambda m, b: objective.estimate(noisin.RNN(F, H, batch_first=True), b), "time first"),
+        (
+            lambda m, b: objective.estimate(model(batch_first=True), b),
+            "contains 'rnn', a LSTM with batch_first=True.*Pass batch_first=True if",
+        ),
+        (lambda m, b: objective.estimate(m, b, batch_first=1), "batch_first must be True or"),
         (
             lambda m, b: objective.estimate(lambda x, s: (x[-1:], s), b, 1, likelihoods.Gaussian()),
             "T = 4 steps",

@@ -25,7 +25,8 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own folder or from one above it here, never in a circle.
 FOLDERS = [
     *("errors", "_util", "noise", "likelihoods", "recurrent", "regularizers", "objective"),
-    *("analysis", "testing", "data", "models", "tasks", "training", "experiments", "cli"),
+    *("analysis", "testing", "lightning", "huggingface", "skorch"),
+    *("data", "models", "tasks", "training", "experiments", "cli"),
     "__main__",
 ]
 WITHOUT_TORCH = [
@@ -33,7 +34,7 @@ WITHOUT_TORCH = [
     *("noisin._util.places", "noisin._util.regular", "noisin._util.trust", "noisin._util.files"),
     *("noisin._util.settings", "noisin.recurrent.names", "noisin.models.names"),
     "noisin.tasks.names",
-    *("noisin.noise.ranges", "noisin.data", "noisin.cli"),
+    *("noisin.noise.ranges", "noisin.noise.schedules", "noisin.data", "noisin.cli"),
     *("noisin.training.reading", "noisin.training.schemas", "noisin.training.config"),
     *("noisin.training.record", "noisin.training.schedule", "noisin.training.runtime.environment"),
     *("noisin.training.runtime.progress", "noisin.training.runtime.signals"),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from noisin.recurrent.modules import GRU as GRU
     from noisin.recurrent.modules import LSTM as LSTM
     from noisin.recurrent.modules import RNN as RNN
+    from noisin.recurrent.replay import replay as replay
     from noisin.recurrent.scanned import MinGRU as MinGRU
     from noisin.recurrent.scanned import MinGRUCell as MinGRUCell
     from noisin.recurrent.scanned import MinLSTM as MinLSTM
@@ -63,7 +64,7 @@ _HOMES |= dict.fromkeys(("noise_off", "noise_on", "set_noise"), "recurrent.injec
 _HOMES |= dict.fromkeys(
     ("MinGRU", "MinGRUCell", "MinLSTM", "MinLSTMCell", "Scanned"), "recurrent.scanned"
 )
-_HOMES |= {"scan": "recurrent.scans"}
+_HOMES |= {"scan": "recurrent.scans", "replay": "recurrent.replay"}
 _HOMES |= {"revert": "recurrent.convert", "Unrolled": "recurrent.unrolled"}
 _HOMES |= {"linear_nll": "likelihoods.linear"}
 

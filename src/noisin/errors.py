@@ -27,6 +27,14 @@ class InvalidType(NoisinError, TypeError):
     """An argument has an invalid type."""
 
 
+class InvalidTensor(InvalidValue, RuntimeError):
+    """A tensor has an invalid shape or device. Torch's own RNNs raise RuntimeError for that."""
+
+
+class InvalidDtype(InvalidType, RuntimeError):
+    """A tensor has an invalid dtype. Torch's own RNNs raise RuntimeError for that."""
+
+
 class Unsupported(NoisinError, RuntimeError):
     """A combination that noisin refuses because the result would be wrong."""
 
@@ -41,6 +49,10 @@ class InvalidData(NoisinError, ValueError):
 
 class Unavailable(NoisinError, OSError):
     """A file, folder or address cannot be reached, read or written."""
+
+
+class LostNoise(NoisinError, AssertionError):
+    """A check of a model failed: its noise does not reach its output."""
 
 
 class GrowingNoise(UserWarning):

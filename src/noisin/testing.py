@@ -15,6 +15,8 @@ class whose name begins with Test:
 ...         return torch.arange(100), torch.ones(100)
 >>> TestPoisson().test_the_density_is_complete()
 
+For a model that was converted, :func:`check_noise_reaches` checks that its noise does something.
+
 The statistical tests have fixed seeds. Over the choice of the seed, each of them fails for a
 correct implementation with probability ``FALSE_ALARM_RATE``.
 """
@@ -22,19 +24,89 @@ correct implementation with probability ``FALSE_ALARM_RATE``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import NormalDist
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from noisin._util import checks
+from noisin.errors import InvalidType, InvalidValue, LostNoise
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.base import require_likelihood
 from noisin.noise import Noise
 from noisin.noise.base import require_noise
+from noisin.recurrent import reach
+from noisin.recurrent.injection import Injected
 
 FALSE_ALARM_RATE = 1e-8
+
+
+def check_noise_reaches(
+    model: nn.Module, batch: Any, *, call: Callable[[Any, Any], Any] | None = None
+) -> None:
+    """Assert that the noise of each noise-injected module changes what ``model`` returns.
+
+    Each is switched on alone and compared with the model without noise, at one seed, in the mode
+    that the model is in. Everything else that is random is the same in both. Noise does not reach
+    the output, for instance, where ``feedback=False`` and the model reads the state ``h_n``, which
+    is then clean.
+
+    Args:
+        model: any module, after :func:`noisin.convert`.
+        batch: what the model is called with: ``model(*batch)`` for a tuple or list,
+            ``model(**batch)`` for a mapping, else ``model(batch)``.
+        call: ``call(model, batch)``, for a model that is called in another way. It returns tensors,
+            alone or in tuples, lists and dicts.
+
+    >>> import noisin
+    >>> from noisin import noise
+    >>> model = torch.nn.ModuleList([torch.nn.LSTM(2, 3), torch.nn.GRU(2, 3)])
+    >>> model = noisin.convert(model, noise.Gaussian(0.5), feedback=False)
+    >>> check_noise_reaches(model, torch.ones(5, 1, 2), call=lambda m, x: (m[0](x)[0], m[1](x)[1]))
+    Traceback (most recent call last):
+    noisin.errors.LostNoise: the noise of '1' (GRU) does not change what ModuleList returns
+    """
+    checks.require_module("check_noise_reaches", model)
+    noisy = {n: m for n, m in model.named_modules() if isinstance(m, Injected)}
+    without = [name for name, module in noisy.items() if module.noise is None]
+    if not noisy or without:
+        what = f"{without[0]!r} has none" if without else f"{type(model).__name__} contains none"
+        raise InvalidValue(
+            f"check_noise_reaches: expected modules with noise, and {what}. Convert the model "
+            f"first: noisin.convert(model, noise=...)."
+        )
+    function = callable(call) and not isinstance(call, type) and checks.takes(call, 2)
+    if call is not None and not function:
+        raise InvalidType(
+            f"check_noise_reaches: call must be a function (model, batch) -> tensors, got "
+            f"{type(call).__name__}."
+        )
+    run = partial(call, model, batch) if call is not None else _called(model, batch)
+    clean = reach.outputs(model, run, ())
+    if not clean:
+        raise InvalidType(
+            f"check_noise_reaches: found no tensors in what {type(model).__name__} returns. Pass "
+            f"call=lambda model, batch: ... that returns some."
+        )
+    lost = [
+        f"{name!r} ({type(module).__name__})"
+        for name, module in noisy.items()
+        if not reach.moved(clean, reach.outputs(model, run, (module,)))
+    ]
+    if lost:
+        raise LostNoise(
+            f"the noise of {', '.join(lost)} does not change what {type(model).__name__} returns"
+        )
+
+
+def _called(model: nn.Module, batch: Any) -> Callable[[], Any]:
+    if isinstance(batch, Mapping):
+        return partial(model, **batch)
+    return partial(model, *batch) if type(batch) in (tuple, list) else partial(model, batch)
 
 
 class NoiseContract:

@@ -19,10 +19,21 @@ import torch
 import noisin
 from noisin._util import checks
 from noisin.errors import InvalidType
-from tests.calls import latent, laws, modules, scans, series, texts, theory, weights, windowed
+from tests.calls import (
+    latent,
+    laws,
+    modules,
+    neighbours,
+    scans,
+    series,
+    texts,
+    theory,
+    weights,
+    windowed,
+)
 from tests.calls.call import Call, Change, fault, raised, random_changes
 
-PARTS = (modules, laws, theory, texts, weights, windowed, scans, latent, series)
+PARTS = (modules, laws, theory, texts, weights, windowed, scans, latent, series, neighbours)
 CALLS = [call for part in PARTS for call in part.CALLS]
 COUNT = int(os.environ.get("NOISIN_FUZZED_CALLS", "1500"))
 SEEDS = range(int(os.environ.get("NOISIN_FUZZED_SEEDS", "1")))

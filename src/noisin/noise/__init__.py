@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from noisin.noise.families import Logistic as Logistic
     from noisin.noise.families import validate as validate
     from noisin.noise.family import Family as Family
+    from noisin.noise.schedules import Ramp as Ramp
 
 _HOMES = dict.fromkeys((*RANGES, "FAMILIES", "validate"), "families")
 _HOMES |= {"Noise": "base", "Family": "family", "from_distribution": "custom"}
+_HOMES |= {"Ramp": "schedules"}
 
 __getattr__, __all__ = lazy.names_of(__name__, _HOMES)
 

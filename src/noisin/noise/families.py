@@ -218,6 +218,9 @@ class ChiSquare(Family):
 
 FAMILIES: Mapping[str, type[Family]] = {name: globals()[law] for name, law in ranges.LAWS.items()}
 
+# So that a checkpoint that has a noise among its settings can be loaded with weights_only=True.
+torch.serialization.add_safe_globals(list(FAMILIES.values()))
+
 
 def validate(noise: object) -> Noise:
     """Return ``noise`` if it is one, else raise. A custom noise must be centred.

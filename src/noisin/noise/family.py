@@ -37,6 +37,10 @@ class Family(ABC):
                 value = ranges.check(family, field.name, getattr(self, field.name))
                 object.__setattr__(self, field.name, value)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # what is loaded from a file is checked as what is constructed
+
     @classmethod
     def _row(cls) -> str:
         """The family's row in ``ranges.RANGES``: its own, or that of the family it derives from."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +52,7 @@ class Stochastic(nn.Module):
     generator: Generator | None
     shard: Shard | None = None
     _held: dict[Any, Tensor] | None = None  # masks that are kept: see held_masks
+    _source: Callable[..., Tensor] | None = None  # of noise in place of fresh one: see replay
 
     def _draw(
         self, noise: Noise, shape: Sequence[int], like: Tensor, shared: bool = False
@@ -60,6 +61,11 @@ class Stochastic(nn.Module):
 
         What all rows share, such as a mask of weights, is drawn alike by all processes.
         """
+        if self._source is not None:
+            return self._source(self, noise, shape, like, shared)
+        return self._fresh(noise, shape, like, shared)
+
+    def _fresh(self, noise: Noise, shape: Sequence[int], like: Tensor, shared: bool) -> Tensor:
         if self.generator is not None and torch_state.compiling():
             _refuse_to_compile_a_given_generator(type(self).__name__)
         # Inside a backward pass this is gradient checkpointing, which rewinds torch's own streams

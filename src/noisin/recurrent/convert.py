@@ -1,8 +1,9 @@
 """Put noise into an existing model, and take it out again.
 
 A module keeps its identity: only its class changes, from torch's to ours, which is a subclass that
-has the same parameters. So Parameters, optimizers, hooks, ``state_dict`` keys and modules that
-are used in two places stay what they were.
+has the same parameters. A subclass of torch's becomes a class of both
+(:mod:`noisin.recurrent.cooperative`). So Parameters, optimizers, hooks, ``state_dict`` keys and
+modules that are used in two places stay what they were.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch.nn.utils import parametrize
 
 from noisin._util import checks
 from noisin.errors import InvalidType, InvalidValue, Unsupported
+from noisin.recurrent import cooperative
 from noisin.recurrent.cells import GRUCell, LSTMCell, Noisy, RNNCell
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import (
@@ -67,7 +69,9 @@ def convert(
             :mod:`noisin.recurrent.modules`. ``site`` is for GRU layers;
             a GRUCell has torch's single state, so its noise is on that, and warns.
 
-    Cells wrapped in :class:`~noisin.Noisy` have noise already and are left alone.
+    Cells wrapped in :class:`~noisin.Noisy` have noise already and are left alone. A subclass of
+    torch's RNN or cell keeps its methods and is noisy where they call ``super().forward``. It is
+    tried once with large noise, and refused if that does not move its output.
 
     >>> import torch, noisin
     >>> model = torch.nn.ModuleDict({"rnn": torch.nn.LSTM(2, 3), "head": torch.nn.Linear(3, 1)})
@@ -80,7 +84,7 @@ def convert(
         noise, mode, feedback, noisy_layers, share, site, generator, owner="convert"
     )
     configured = []
-    for name, module in _selected(model, where):
+    for name, module in selected(model, where):
         # Try the settings on a twin, so that a refusal leaves the model as it was.
         twin = _twin(name, module)
         own = replace(settings, owner=type(twin).__name__)
@@ -89,6 +93,8 @@ def convert(
         twin._configure(own)
         if not isinstance(twin, NoisyStack):
             _check_cell_settings(name, twin)
+        if cooperative.converted_from(type(twin)) and not isinstance(module, Injected):
+            cooperative.require_noise(name, twin)
         twin._warn_of_risks()
         configured.append((module, twin))
     if not configured:
@@ -117,7 +123,7 @@ def revert(model: Model) -> Model:
                 f"revert: a {type(module).__name__} belongs to torch.nn.utils.parametrize. Remove "
                 f"its parametrizations first."
             )
-        if type(module) not in NOISY.values():
+        if _theirs(module) is None:
             raise Unsupported(
                 f"revert: {type(module).__name__} is a subclass of noisin's and has no counterpart "
                 f"in torch. Replace it by hand."
@@ -133,11 +139,19 @@ def revert(model: Model) -> Model:
                 f"without noise: noisin.set_noise(model, None)."
             )
     for module in modules:
-        theirs = next(theirs for theirs, ours in NOISY.items() if type(module) is ours)
+        theirs = _theirs(module)
+        assert theirs is not None
         module.__class__ = theirs  # type: ignore[assignment]
         for attribute in NOISE_ATTRIBUTES:
             module.__dict__.pop(attribute, None)
     return model
+
+
+def _theirs(module: Injected) -> type[nn.Module] | None:
+    """The class that a converted module had, or None for a subclass of ours."""
+    kind = type(module)
+    known = (theirs for theirs, ours in NOISY.items() if kind is ours)
+    return cooperative.converted_from(kind) or next(known, None)
 
 
 def clean_twin(module: nn.RNNBase) -> NoisyStack:
@@ -148,7 +162,7 @@ def clean_twin(module: nn.RNNBase) -> NoisyStack:
     return twin
 
 
-def _selected(model: nn.Module, where: Where | None) -> list[tuple[str, nn.Module]]:
+def selected(model: nn.Module, where: Where | None) -> list[tuple[str, nn.Module]]:
     """The RNNs and cells to convert, each once, under the first name that is wanted."""
     selected: dict[nn.Module, str] = {}
     used: set[str] = set()
@@ -194,20 +208,21 @@ def _patterns(where: Where | None) -> Callable[[str, nn.Module], bool] | list[st
 def _twin(name: str, module: nn.Module) -> Injected:
     """A noise-injected module that shares everything with ``module``."""
     kind = type(module)
-    ours = next((ours for theirs, ours in NOISY.items() if kind in (theirs, ours)), None)
-    if ours is None:
-        what = f"convert: {name!r} is a {kind.__name__}"
-        if parametrize.is_parametrized(module):
-            advice = "Convert the model first and parametrize it then, or exclude it by where=."
-            if isinstance(module, Injected):
-                advice = "It is converted already: noisin.set_noise changes its noise."
-            raise Unsupported(
-                f"{what}, whose class belongs to torch.nn.utils.parametrize. {advice}"
-            )
+    if parametrize.is_parametrized(module):
+        advice = "Convert the model first and parametrize it then, or exclude it by where=."
+        if isinstance(module, Injected):
+            advice = "It is converted already: noisin.set_noise changes its noise."
         raise Unsupported(
-            f"{what}, a subclass whose behaviour noisin cannot know. Derive it from noisin's class "
-            f"instead of torch's, wrap a cell with noisin.Noisy, or exclude it by where=."
+            f"convert: {name!r} is a {kind.__name__}, whose class belongs to "
+            f"torch.nn.utils.parametrize. {advice}"
         )
+    if isinstance(module, Injected):
+        ours: type[Injected] = type(module)
+    elif kind in NOISY:
+        ours = NOISY[kind]
+    else:
+        base = next((NOISY[torchs] for torchs in NOISY if isinstance(module, torchs)), None)
+        ours = cooperative.subclass_of(name, module, base)
     twin = ours.__new__(ours)
     twin.__dict__.update(module.__dict__)
     return twin

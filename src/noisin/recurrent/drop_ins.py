@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from noisin._util import arguments, checks, torch_state
 from noisin._util.checks import require_tensors, state_parts
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidDtype, InvalidTensor, InvalidType, InvalidValue
 from noisin.recurrent.layout import Layout
 
 TORCH_CELLS = (nn.RNNCell, nn.LSTMCell, nn.GRUCell)
@@ -63,6 +63,23 @@ def torch_arguments(name: str, kinds: Kinds, args: Sequence[Any], kwargs: dict[s
             raise InvalidValue(f"{name}: {argument} must be below 2⁶³, got {value!r:.60}.")
 
 
+def is_symbolic(*values: object) -> bool:
+    """Whether torch.fx traces one of these values, or a part of one."""
+    return any(
+        isinstance(part, Proxy)
+        for value in values
+        for part in (value if isinstance(value, tuple | list) else (value,))
+    )
+
+
+def symbolic_call(module: nn.Module, *args: Any, **given: Any) -> Any:
+    """A node of torch.fx that calls the module as a whole, which is what torch's RNNs are to it."""
+    parts = [part for value in args for part in (value if isinstance(value, tuple) else (value,))]
+    tracer: Any = next(part.tracer for part in parts if isinstance(part, Proxy))
+    arguments = {name: value for name, value in given.items() if value is not None}
+    return tracer.create_proxy("call_module", tracer.path_of_module(module), args, arguments)
+
+
 def steps_input(name: str, x: Any) -> None:
     """Raise unless x is a tensor of steps: ``(T, N, F)``, or ``(T, F)`` without a batch."""
     require_tensors(name, x=x)
@@ -76,7 +93,7 @@ def steps_input(name: str, x: Any) -> None:
 def sequence_input(name: str, input: object) -> None:
     """Raise unless ``input`` is a dense tensor or a PackedSequence of one."""
     values = input.data if isinstance(input, PackedSequence) else input
-    if not isinstance(values, Tensor | Proxy):
+    if not isinstance(values, Tensor):
         raise InvalidType(
             f"{name}: expected a tensor or a PackedSequence, got {type(input).__name__}. "
             f"Convert it with torch.as_tensor."
@@ -111,12 +128,12 @@ def cell_shapes(cell: Any, x: Tensor, *states: object) -> None:
     """Raise unless x is ``(N, F)`` or ``(F,)`` and each state is ``(N, H)`` or ``(H,)``."""
     name, shape = type(cell).__name__, x.shape
     if len(shape) not in (1, 2):
-        raise InvalidValue(
+        raise InvalidTensor(
             f"{name}: a cell takes one step, x of shape (N, F) or (F,), got {tuple(shape)}. "
             f"Run a sequence with noisin.unroll(cell, x)."
         )
     if shape[-1] != cell.input_size:
-        raise InvalidValue(
+        raise InvalidTensor(
             f"{name}: expected x with {cell.input_size} features, its input_size, got "
             f"{tuple(shape)}."
         )
@@ -128,7 +145,7 @@ def state_shapes(name: str, expected: tuple[int, ...], *states: object) -> None:
     for state in states:
         if not isinstance(state, Tensor) or state.shape != expected:
             got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
-            raise InvalidValue(
+            raise InvalidTensor(
                 f"{name}: expected a state of shape {expected}, got {got}. Pass the state of the "
                 f"same batch, or None for zeros."
             )
@@ -155,12 +172,12 @@ def _explain_input(name: str, what: str, value: object, weight: Tensor | None) -
     if weight is None or not isinstance(value, Tensor):
         return
     if value.dtype != weight.dtype and not torch_state.autocasting():
-        raise InvalidType(
+        raise InvalidDtype(
             f"{name}: {what} must be of {weight.dtype}, as the weights, got {value.dtype}. "
             f"Convert it: {what}.to({weight.dtype})."
         )
     if value.device != weight.device:
-        raise InvalidValue(
+        raise InvalidTensor(
             f"{name}: {what} must be on {weight.device}, as the weights, got {value.device}. "
             f"Move it: {what}.to({str(weight.device)!r})."
         )
@@ -174,18 +191,18 @@ def initial_state(
     for part, size in zip(parts, sizes, strict=True):
         shape = (layers, layout.N, size) if layout.batched else (layers, size)
         if part.shape != shape:
-            raise InvalidValue(
+            raise InvalidTensor(
                 f"{name}: expected an initial state of shape {shape}, got {tuple(part.shape)}. "
                 f"It is (num_layers · num_directions, N, size), without N for unbatched input. "
                 f"Pass the state of the same batch, or None for zeros."
             )
         if part.dtype != like.dtype and not torch_state.autocasting():
-            raise InvalidType(
+            raise InvalidDtype(
                 f"{name}: expected an initial state of {like.dtype}, as the input, got "
                 f"{part.dtype}. Convert it: hx.to({like.dtype})."
             )
         if part.device != like.device:
-            raise InvalidValue(
+            raise InvalidTensor(
                 f"{name}: expected an initial state on {like.device}, as the input, got one on "
                 f"{part.device}. Move it: hx.to({str(like.device)!r})."
             )

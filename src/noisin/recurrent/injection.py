@@ -174,7 +174,9 @@ class Injected(Stochastic):
 
     def __getstate__(self) -> dict[str, Any]:
         # A switch belongs to the `with` that set it: a copy made inside must not keep it.
-        return {**super().__getstate__(), "_noise_switch": None}  # type: ignore[no-untyped-call]
+        state = {**super().__getstate__(), "_noise_switch": None}  # type: ignore[no-untyped-call]
+        state.pop("_source", None)  # nor must it keep the record of a replay
+        return state
 
     def _warn_of_risks(self) -> None:
         """Warn of what is known to fail with this noise; called when a module first gets some."""
@@ -188,6 +190,22 @@ class Injected(Stochastic):
         raise Unsupported(
             f"{type(self).__name__}: torch.jit.script cannot contain noise. To deploy the clean "
             f"RNN, script noisin.revert(copy.deepcopy(model)), or use torch.export in eval()."
+        )
+
+    @property
+    def qconfig(self) -> Any:
+        """Torch's quantization gives every module this attribute: here it raises an error.
+
+        It knows the modules to quantize by their exact class, and would leave this one as it is.
+        """
+        raise AttributeError("qconfig")
+
+    @qconfig.setter
+    def qconfig(self, _: Any) -> None:
+        raise Unsupported(
+            f"{type(self).__name__}: torch's quantization does not know noisin's modules, and "
+            f"would leave this one as it is. Quantize the clean model: "
+            f"noisin.revert(copy.deepcopy(model))."
         )
 
     def _noise_repr(self) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from noisin._util import torch_state
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidTensor, InvalidValue
 
 
 def require_sizes(name: str, sizes: Sequence[int], least: int = 0) -> None:
@@ -55,7 +55,7 @@ class Layout:
         time = 1 if batched and batch_first else 0
         T, N = input.shape[time], input.shape[1 - time] if batched else 1
         if T == 0:
-            raise InvalidValue(
+            raise InvalidTensor(
                 f"RNN: expected at least one time step, got an input of shape "
                 f"{tuple(input.shape)}. Drop empty sequences."
             )

@@ -32,22 +32,39 @@ what a memory adds. See :meth:`noisin.recurrent.stack.NoisyStack.forward`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from noisin._util import checks
+from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional
 from noisin.recurrent.cell import CELLS, CellSpec
-from noisin.recurrent.functional import States
-from noisin.recurrent.injection import Site, setting, warn_of_growth
+from noisin.recurrent.functional import Mode, Share, States
+from noisin.recurrent.injection import NoisyLayers, Site, setting, warn_of_growth
 from noisin.recurrent.passes import Pass
+from noisin.recurrent.signatures import StackForward
 from noisin.recurrent.stack import NoisyStack
+
+Device = torch.device | str | int | None
 
 
 class RNN(NoisyStack, nn.RNN):
     """``torch.nn.RNN`` with noise; ``nonlinearity`` may also be the paper's ``"sigmoid"``.
+
+    Args:
+        input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout,
+            bidirectional, device, dtype: as torch's. The
+            nonlinearity is ``"tanh"``, ``"relu"`` or ``"sigmoid"``.
+        noise: a noise, None, or a sequence with one (or None) per layer.
+        mode: ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
+        feedback: whether the recurrence reads the noisy z, or the clean h. **The returned h_n is
+            then clean too**: read the last output instead.
+        noisy_layers: ``"all"``, ``"last"``, or the numbers of the layers with noise.
+        share: a fresh draw per ``"step"``, or one per ``"sequence"``.
+        generator: the random stream to draw from; None is torch's global one.
 
     >>> from noisin import noise
     >>> rnn = RNN(2, 3, nonlinearity="sigmoid", noise=noise.Gaussian(0.1), mode="additive")
@@ -59,17 +76,38 @@ class RNN(NoisyStack, nn.RNN):
     _torch_class = nn.RNN
     _torch_arguments = drop_ins.with_nonlinearity(drop_ins.STACK_ARGUMENTS)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Torch takes the nonlinearity as its fourth positional argument too, and knows no sigmoid.
-        positional = len(args) > 3
-        nonlinearity = args[3] if positional else kwargs.get("nonlinearity", "tanh")
+    if TYPE_CHECKING:
+        __call__: StackForward[Tensor]
+        forward: StackForward[Tensor]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        noise: Noise | Sequence[Noise | None] | None = None,
+        mode: Mode = "multiplicative",
+        feedback: bool = True,
+        noisy_layers: NoisyLayers = "all",
+        share: Share = "step",
+        generator: Generator | None = None,
+    ) -> None:
         checks.one_of("RNN: nonlinearity", nonlinearity, tuple(functional.ACTIVATIONS))
-        stand_in = "tanh" if nonlinearity == "sigmoid" else nonlinearity
-        if positional:
-            args = (*args[:3], stand_in, *args[4:])
-        else:
-            kwargs["nonlinearity"] = stand_in
-        super().__init__(*args, **kwargs)
+        known = "tanh" if nonlinearity == "sigmoid" else nonlinearity  # torch has no sigmoid
+        super().__init__(
+            input_size, hidden_size, num_layers=num_layers, nonlinearity=known, bias=bias,
+            batch_first=batch_first, dropout=dropout, bidirectional=bidirectional,
+            device=device, dtype=dtype, noise=noise, mode=mode, feedback=feedback,
+            noisy_layers=noisy_layers, share=share, generator=generator,
+        )  # fmt: skip
         self.nonlinearity = nonlinearity
 
     def extra_repr(self) -> str:
@@ -104,6 +142,17 @@ class RNN(NoisyStack, nn.RNN):
 class LSTM(NoisyStack, nn.LSTM):
     """``torch.nn.LSTM`` with noise on the hidden state; the memory cell c stays clean.
 
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+            proj_size, device, dtype: as torch's.
+        noise: a noise, None, or a sequence with one (or None) per layer.
+        mode: ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
+        feedback: whether the recurrence reads the noisy z, or the clean h. **The returned h_n is
+            then clean too**: read the last output instead.
+        noisy_layers: ``"all"``, ``"last"``, or the numbers of the layers with noise.
+        share: a fresh draw per ``"step"``, or one per ``"sequence"``.
+        generator: the random stream to draw from; None is torch's global one.
+
     >>> from noisin import noise
     >>> lstm = LSTM(2, 3, num_layers=2, noise=noise.Gaussian(1.1))
     >>> x = torch.randn(5, 1, 2)
@@ -115,6 +164,37 @@ class LSTM(NoisyStack, nn.LSTM):
     """
 
     _torch_class = nn.LSTM
+
+    if TYPE_CHECKING:
+        __call__: StackForward[tuple[Tensor, Tensor]]
+        forward: StackForward[tuple[Tensor, Tensor]]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        noise: Noise | Sequence[Noise | None] | None = None,
+        mode: Mode = "multiplicative",
+        feedback: bool = True,
+        noisy_layers: NoisyLayers = "all",
+        share: Share = "step",
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, num_layers=num_layers, bias=bias, batch_first=batch_first,
+            dropout=dropout, bidirectional=bidirectional, proj_size=proj_size, device=device,
+            dtype=dtype, noise=noise, mode=mode, feedback=feedback, noisy_layers=noisy_layers,
+            share=share, generator=generator,
+        )  # fmt: skip
 
     @property
     def _cell(self) -> CellSpec:
@@ -129,13 +209,53 @@ class GRU(NoisyStack, nn.GRU):
     does not accumulate along it; **the returned state is that carry**. ``site="state"`` is the
     literal equation, ``z = (1 + eps) * ((1 - u) n + u z_prev)``: it can explode, and warns. Without
     feedback the two are the same.
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device,
+            dtype: as torch's.
+        noise: a noise, None, or a sequence with one (or None) per layer.
+        mode: ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
+        feedback: whether the recurrence reads the noisy z, or the clean h. **The returned h_n is
+            then clean too**: read the last output instead.
+        noisy_layers: ``"all"``, ``"last"``, or the numbers of the layers with noise.
+        share: a fresh draw per ``"step"``, or one per ``"sequence"``.
+        generator: the random stream to draw from; None is torch's global one.
+        site: what has the noise: what the gates ``"read"``, or the whole ``"state"``.
     """
 
     _torch_class = nn.GRU
     site: Site = setting("site")
 
-    def __init__(self, *args: Any, site: Site = "read", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    if TYPE_CHECKING:
+        __call__: StackForward[Tensor]
+        forward: StackForward[Tensor]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        noise: Noise | Sequence[Noise | None] | None = None,
+        mode: Mode = "multiplicative",
+        feedback: bool = True,
+        noisy_layers: NoisyLayers = "all",
+        share: Share = "step",
+        generator: Generator | None = None,
+        site: Site = "read",
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, num_layers=num_layers, bias=bias, batch_first=batch_first,
+            dropout=dropout, bidirectional=bidirectional, device=device, dtype=dtype,
+            noise=noise, mode=mode, feedback=feedback, noisy_layers=noisy_layers, share=share,
+            generator=generator,
+        )  # fmt: skip
         self.site = site
         self._warn_of_risks()
 

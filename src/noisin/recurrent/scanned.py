@@ -230,6 +230,9 @@ class Scanned(Injected):
         self, x: Tensor, state: Tensor | None = None, *, eps: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """All z and the state carried on; eps, ``(T, N, H)``, is the caller's own noise."""
+        if drop_ins.is_symbolic(x, state):
+            symbolic: tuple[Tensor, Tensor] = drop_ins.symbolic_call(self, x, state, eps=eps)
+            return symbolic
         name = type(self).__name__
         drop_ins.steps_input(name, x)
         a, b = torch.broadcast_tensors(*self.cell.coefficients(x))  # type: ignore[operator, no-untyped-call]

@@ -10,33 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch import _VF, Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from noisin._util import checks, states, torch_state
-from noisin.errors import InvalidValue, Unsupported
+from noisin.errors import InvalidTensor, Unsupported
 from noisin.noise import Noise
 from noisin.recurrent import drop_ins, functional, kernels
 from noisin.recurrent import samples as noise_samples
-from noisin.recurrent.cell import CellSpec
-from noisin.recurrent.functional import Mode, Share, States, Weights
+from noisin.recurrent.functional import Mode, Share, States
 from noisin.recurrent.given import Given, Places
 from noisin.recurrent.injection import Injected, Injection, NoisyLayers, setting
 from noisin.recurrent.kernels import Outline, Plan
 from noisin.recurrent.kernels.plan import cached
 from noisin.recurrent.layout import Layout
 from noisin.recurrent.passes import Input, NoiseOf, Pass
+from noisin.recurrent.torch_stack import TorchStack
 
 
-class NoisyStack(Injected, nn.RNNBase):
+class NoisyStack(Injected, TorchStack):
     """Torch's stack of recurrent layers with noise on the hidden state of each, or of the last."""
 
     noisy_layers: NoisyLayers = setting("layers")
-    _torch_class: ClassVar[type[nn.RNNBase]]
-    _torch_arguments: ClassVar[drop_ins.Kinds] = drop_ins.STACK_ARGUMENTS
 
     def __init__(
         self,
@@ -108,10 +106,13 @@ class NoisyStack(Injected, nn.RNNBase):
         Returns:
             The noisy output z and the state that the recurrence carries on, laid out as torch's.
         """
+        given = Given(eps, weights, read_mask, keep, update_mask)
+        if drop_ins.is_symbolic(input, hx):
+            K = None if samples == 1 else samples
+            return drop_ins.symbolic_call(self, input, hx, **given._asdict(), samples=K)
         run = self._forward
         if torch_state.refused_as_an_rnn():  # and torch.compile would take what it calls bit by bit
             run = torch.compiler.disable(run)  # type: ignore[no-untyped-call]
-        given = Given(eps, weights, read_mask, keep, update_mask)
         if samples == 1:
             return run(input, hx, given)
         drop_ins.sequence_input(type(self).__name__, input)
@@ -225,14 +226,6 @@ class NoisyStack(Injected, nn.RNNBase):
 
         return draw
 
-    def _replaced(self, weights: Mapping[str, Tensor] | None) -> Sequence[Sequence[Tensor]]:
-        """The weights of each layer and direction, those that are given in place of parameters."""
-        if weights is None:
-            return self.all_weights
-        own = {name: getattr(self, name) for name in self._flat_weights_names}
-        drop_ins.given_weights(type(self).__name__, weights, own)
-        return [[{**own, **weights}[name] for name in names] for names in self._all_weights]
-
     # Running the stack
 
     def _run(self, input: Input, hx: Any, run: Pass) -> tuple[Input, Any]:
@@ -293,7 +286,7 @@ class NoisyStack(Injected, nn.RNNBase):
         self.check_input(x, None if layout.packed is None else layout.packed.batch_sizes)
         weight = self._flat_weights[0]
         if weight is not None and x.device != weight.device:
-            raise InvalidValue(
+            raise InvalidTensor(
                 f"{type(self).__name__}: expected an input on {weight.device}, as the weights, got "
                 f"one on {x.device}. Move it with .to()."
             )
@@ -332,67 +325,6 @@ class NoisyStack(Injected, nn.RNNBase):
             sizes = None if layout.packed is None else layout.packed.batch_sizes
             return Outline(self._cell, mode, sizes, reverse)
         return cached(self._cell, mode, layout.sizes, reverse)
-
-    def _kernel(
-        self, first: int, last: int, x: Tensor, state: States, run: Pass
-    ) -> tuple[Tensor, States]:
-        """Clean layers, by torch's kernel."""
-        D = self._directions
-        weights = [w for k in range(first * D, (last + 1) * D) for w in run.weights[k]]
-        kernel, count = self._cell.torch_kernel, last - first + 1
-        assert kernel is not None
-        return self._call_kernel(kernel, x, run.layout, state, weights, self.bias, count)
-
-    def _call_kernel(
-        self,
-        name: str,
-        x: Tensor,
-        layout: Layout,
-        state: States,
-        weights: list[Tensor],
-        bias: bool,
-        num_layers: int,
-    ) -> tuple[Tensor, States]:
-        kernel = getattr(_VF, name)
-        hx = state if len(state) > 1 else state[0]
-        options = (weights, bias, num_layers, self.dropout, self.training, self.bidirectional)
-        if layout.packed is None:
-            output, *final = kernel(x, hx, *options, False)
-        else:
-            output, *final = kernel(x, layout.packed.batch_sizes, hx, *options)
-        return output, tuple(final)
-
-    # The cell and its sizes
-
-    @property
-    def _cell(self) -> CellSpec:
-        raise NotImplementedError
-
-    @property
-    def _state_sizes(self) -> tuple[int, ...]:
-        return (self._output_size, self.hidden_size)[: len(self._cell.state)]
-
-    def _casts_state(self, layout: Layout, device: torch.device) -> bool:
-        """Whether torch's kernel would take the state in the dtype of the products.
-
-        The two differ under autocast only. Fused kernels want all in one dtype; on a CPU most
-        cells are composed of single operations, which keep the state as it came.
-        """
-        fused = self._cell.fused and self.proj_size == 0
-        return device.type != "cpu" or (fused and layout.packed is None)
-
-    @property
-    def _directions(self) -> int:
-        return 2 if self.bidirectional else 1
-
-    @property
-    def _output_size(self) -> int:
-        return self.proj_size or self.hidden_size
-
-    def _weights(self, run: Pass, k: int) -> Weights:
-        w_ih, w_hh, *rest = run.weights[k]
-        b_ih, b_hh = rest[:2] if self.bias else (None, None)
-        return Weights(w_ih, w_hh, b_ih, b_hh, rest[-1] if self.proj_size else None)
 
 
 def _concatenated(directions: list[Tensor]) -> Tensor:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+from noisin.noise.schedules import Ramp
 from noisin.training.config import ScheduleConfig, TrainConfig
 
 Weights = Literal["raw", "averaged"]
@@ -164,9 +165,4 @@ def noise_share(schedule: ScheduleConfig, epoch: int) -> float:
     >>> [noise_share(warm_up, epoch) for epoch in range(6)]
     [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
     """
-    if schedule.kind == "constant":
-        return 1.0
-    fraction = min(1.0, epoch / schedule.epochs)
-    if schedule.kind == "cosine":
-        fraction = (1 - math.cos(math.pi * fraction)) / 2
-    return schedule.start + (schedule.end - schedule.start) * fraction
+    return Ramp(schedule.kind, schedule.epochs, schedule.start, schedule.end)(epoch)

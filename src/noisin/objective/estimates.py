@@ -1,16 +1,4 @@
-r"""The objective of NOISIN and what it bounds, for any noise-injected model.
-
-A model is ``model(x, state) -> (s, state)``: from inputs ``(T, N, ...)`` to the natural parameters
-s of a likelihood, ``(T, N, O)`` or ``(T, N)``, carrying a state. With noise, the likelihood that it
-gives to a row of targets is random, ``log p(x_{1:T} | z_{1:T})``, and
-
-- the **objective** (Jensen bound) is its mean over the noise, which training maximises;
-- the **marginal** ``log p(x_{1:T})``, the log of the mean likelihood, is what it bounds.
-
-K noise samples are K times as many rows of the batch, with their own states. A model whose methods
-take ``samples``, as noisin's do, is given N rows and K, and computes once what the samples have in
-common: see :mod:`noisin.recurrent.samples`. Other models are given K·N rows.
-"""
+"""Estimates from K noise samples: the objective, the marginal likelihood, ensembles."""
 
 from __future__ import annotations
 
@@ -23,14 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noisin._util import arguments, checks, states, torch_state
-from noisin.errors import InvalidType, InvalidValue
+from noisin._util import arguments, checks, states
+from noisin.errors import InvalidValue
 from noisin.likelihoods import Likelihood
 from noisin.likelihoods.base import require_likelihood
-from noisin.noise.family import Family
 from noisin.recurrent import samples
-from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
-from noisin.recurrent.functional import Mode
 from noisin.recurrent.injection import noise_on
 
 Model = Callable[..., tuple[Tensor, Any]]
@@ -99,7 +84,12 @@ class Estimate:
 
 
 def estimate(
-    model: Model, batch: Window, K: int = 1, likelihood: Likelihood | None = None
+    model: Model,
+    batch: Window,
+    K: int = 1,
+    likelihood: Likelihood | None = None,
+    *,
+    batch_first: bool | None = None,
 ) -> Estimate:
     """Estimate the objective and the marginal likelihood of a window from K noise samples.
 
@@ -110,6 +100,9 @@ def estimate(
         batch: the window.
         K: the number of noise samples.
         likelihood: the likelihood of the targets; by default ``model.likelihood``.
+        batch_first: whether the model and the window have the batch first, ``(N, T, ...)``. By
+            default it is ``model.batch_first``, or False. A model without that attribute that
+            contains an RNN with ``batch_first=True`` may or may not transpose, so it must be given.
 
     >>> import noisin
     >>> from noisin import likelihoods, noise
@@ -123,9 +116,10 @@ def estimate(
         raise InvalidValue(
             f"estimate: expected an objective.Window(x, target, state), got {type(batch).__name__}."
         )
-    T, N = _window(batch.x)
-    s, state = _noisy_samples(model, batch.x, batch.state, K)
-    target = _fold(batch.target, N, K)
+    rows = _rows_first(model, batch_first)
+    T, N = _window(batch.x)[::-1] if rows else _window(batch.x)
+    s, state = _noisy_samples(model, batch.x, batch.state, K, rows)
+    target = _fold(_time_first(batch.target, rows), N, K)
     nll = likelihood_of(model, likelihood).nll(s=s, x=target)
     log_p = -nll.reshape(T, K, N, -1).sum((0, 3))
     return Estimate(log_p, state)
@@ -135,7 +129,7 @@ def estimate(
 class Ensemble:
     """The predictions of K noise samples, ``s``: ``(K, T, N, ...)``, and two ways to mix them.
 
-    Both give the log density of x at each step, ``(T, N)``.
+    Both give the log density of x at each step, ``(T, N)``; with the batch first, ``(N, T)``.
     """
 
     s: Tensor
@@ -175,141 +169,80 @@ class Ensemble:
 
 
 def predict(
-    model: Model, x: Tensor, K: int, state: Any = None, likelihood: Likelihood | None = None
+    model: Model,
+    x: Tensor,
+    K: int,
+    state: Any = None,
+    likelihood: Likelihood | None = None,
+    *,
+    batch_first: bool | None = None,
 ) -> Ensemble:
-    """Return the predictions of K noise samples."""
-    _, N = _window(x)
-    s, state = _noisy_samples(model, x, state, K)
-    samples = s.reshape(len(s), K, N, *s.shape[2:]).transpose(0, 1)
+    """Return the predictions of K noise samples; ``batch_first`` is as in :func:`estimate`."""
+    rows = _rows_first(model, batch_first)
+    s, state = _noisy_samples(model, x, state, K, rows)
+    samples = s.reshape(len(s), K, -1, *s.shape[2:]).transpose(0, 1)
+    samples = samples.transpose(1, 2) if rows else samples
     return Ensemble(samples, likelihood_of(model, likelihood), state)
 
 
-def transition_log_density(z: Tensor, f: Tensor, noise: Family, mode: Mode) -> Tensor:
-    """``log p(z_t | z_{t-1}, x_{t-1})``, where ``f = f_W(x_{t-1}, z_{t-1})``; summed over units.
-
-    Additive noise with density phi gives ``Π phi(z - f)``, multiplicative ``Π phi(z/f - 1)/|f|``.
-    Multiplicative noise does not change an f of 0, such as a ReLU's: z is then 0 with certainty and
-    has no density, which raises an error.
-
-    >>> from noisin.noise import Gaussian
-    >>> transition_log_density(torch.tensor([1.0]), torch.tensor([1.0]), Gaussian(1.0), "additive")
-    tensor(-0.9189)
-    """
-    checks.one_of("transition_log_density: mode", mode, ("multiplicative", "additive"))
-    _check_transition(z, f, noise)
-    if mode == "additive":
-        return noise.log_prob(z - f).sum(-1)
-    if torch_state.values_known(f) and (f == 0).any():
-        units = (f == 0).reshape(-1, f.shape[-1]).any(0).nonzero().flatten().tolist()
-        shown = ", ".join(map(str, units[:5])) + (", ..." if len(units) > 5 else "")
-        raise InvalidValue(
-            f"transition_log_density: f is 0 at {int((f == 0).sum())} of {f.numel()} entries "
-            f"(units {shown}), where multiplicative noise gives z = 0 with certainty, and a point "
-            f"mass has no density. Use mode='additive', or an activation that is never 0, such as "
-            f"sigmoid."
-        )
-    return (noise.log_prob(z / f - 1) - f.abs().log()).sum(-1)
-
-
-def _check_transition(z: Tensor, f: Tensor, noise: Family) -> None:
-    where = "transition_log_density"
-    checks.require_real(where, z=z, f=f)
-    checks.require_one_device(where, z=z, f=f)
-    if z.shape != f.shape or z.dim() == 0:
-        raise InvalidValue(
-            f"{where}: expected z and f of one shape (..., H), got {tuple(z.shape)} and "
-            f"{tuple(f.shape)}."
-        )
-    _require_density(where, noise)
-
-
-def _require_density(where: str, noise: object) -> None:
-    if not isinstance(noise, Family):
-        raise InvalidValue(
-            f"{where}: expected a noise with a density, got {noise!r:.60}. Use one of "
-            f"noise.FAMILIES."
-        )
-
-
-def log_joint(
-    cell: NoisyCell, V: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, z: Tensor,
-    likelihood: Likelihood,
-) -> Tensor:  # fmt: skip
-    """``log p(x_{1:T}, z_{1:T})`` of the empirical-Bayes view, one value per row, ``(N,)``.
-
-    The noisy states z, ``(T, N, H)``, are latent variables with the prior
-    ``p(z_t | z_{t-1}, x_{t-1}; W)`` that the noise and the cell define, and V maps a state to the
-    natural parameter of its observation. Training fits the prior's W: with the prior itself as q,
-    the objective is an ELBO.
-    """
-    arguments.instance(
-        "log_joint: cell", cell, NoisyCell, "Wrap your own cell: noisin.Noisy(cell, noise)."
-    )
-    checks.require_tensors("log_joint", x=x, target=target)
-    checks.require_real("log_joint", z=z)
-    require_likelihood("log_joint", likelihood)
-    if not callable(V) or isinstance(V, type) or not checks.takes(V, 1):
-        raise InvalidType(
-            f"log_joint: V must map a state to a natural parameter, got {type(V).__name__}. Pass a "
-            f"function or a module, such as torch.nn.Linear(H, O)."
-        )
-    law = cell.noise
-    _require_density("log_joint", law)
-    assert isinstance(law, Family)
-    if not cell.feedback or cell.share != "step":
-        raise InvalidValue(
-            "log_joint: z must be what the recurrence reads, with fresh noise at each step. Use "
-            "feedback=True and share='step'."
-        )
-    if (
-        min(x.dim(), target.dim()) < 2
-        or z.dim() != 3
-        or not (x.shape[:2] == target.shape[:2] == z.shape[:2])
-    ):
-        raise InvalidValue(
-            f"log_joint: expected the same steps and rows (T, N, ...) in x, target and z, got "
-            f"{tuple(x.shape)}, {tuple(target.shape)} and {tuple(z.shape)}."
-        )
-    total, state = z.new_zeros(z.shape[1]), None
-    for t in range(len(x)):
-        clean = cell.transition(x[t], state)
-        h = hidden(cell, clean)
-        checks.require_one_kind("log_joint", z=z, h=h)
-        if z[t].shape != h.shape:
-            raise InvalidValue(
-                f"log_joint: expected z of shape {(len(x), *h.shape)}, as the cell's h, got "
-                f"{tuple(z.shape)}."
-            )
-        nll = likelihood.nll(s=V(z[t]), x=target[t])
-        prior = transition_log_density(z[t], h, law, cell.noise_mode)
-        total = total + prior - nll.reshape(len(nll), -1).sum(-1)
-        state = with_hidden(cell, clean, z[t])
-    return total
-
-
-def _noisy_samples(model: Model, x: Tensor, state: Any, K: int) -> tuple[Tensor, Any]:
-    """``s`` and the state of K noise samples of every row: row n of sample k is row k·N + n."""
+def _noisy_samples(
+    model: Model, x: Tensor, state: Any, K: int, rows_first: bool
+) -> tuple[Tensor, Any]:
+    """``s``, ``(T, K · N, ...)``, and the state: row n of sample k is row k·N + n."""
     arguments.whole("objective: K", K, what=samples.NOISE_SAMPLES)
     checks.require_model("objective", model)
-    _, N = _window(x)
-    if getattr(model, "batch_first", False):
-        raise InvalidValue(
-            "objective: expected a model that takes time first, (T, N, ...), but this one has "
-            "batch_first=True. Wrap it in a module that transposes."
-        )
+    _window(x)
+    dim = 0 if rows_first else 1
+    T, N = x.shape[1 - dim], x.shape[dim]
     with noise_on(model) if isinstance(model, nn.Module) else nullcontext():
         if K > 1 and samples.offered(model):
             output = model(x, _checked_state(state, N, K), samples=K)
         else:
-            output = model(_fold(x, N, K), _fold_state(state, N, K))
+            output = model(_fold(x, N, K, dim), _fold_state(state, N, K))
     s, state = checks.model_output("objective", output)
-    if s.shape[:2] != (len(x), K * N):
+    sizes = (K * N, T) if rows_first else (T, K * N)
+    if s.shape[:2] != sizes:
+        layout = "(N, T, ...), batch first" if rows_first else "(T, N, ...), time first"
         raise InvalidValue(
-            f"objective: expected the model to return s of shape (T, N, ...) with T = {len(x)} "
-            f"steps and N = {K * N} rows (K · N), got {tuple(s.shape)}. A model is "
-            f"model(x, state) -> (s, state), time first."
+            f"objective: expected the model to return s of shape {layout}, with T = {T} steps and "
+            f"N = {K * N} rows (K · N), got {tuple(s.shape)}. A model is "
+            f"model(x, state) -> (s, state)."
         )
-    return s, state
+    return _time_first(s, rows_first), state
+
+
+def _rows_first(model: Model, batch_first: bool | None) -> bool:
+    """Whether a model takes ``(N, T, ...)``: as given, as it says itself, or else not.
+
+    An RNN inside it with its batch first leaves that open, because the model may transpose, and
+    a wrong guess would put the K copies along time.
+    """
+    if batch_first is None:
+        batch_first = getattr(model, "batch_first", None)
+    if batch_first is not None:
+        checks.one_of("objective: batch_first", batch_first, (True, False))
+        return batch_first
+    for name, module in model.named_modules() if isinstance(model, nn.Module) else ():
+        if getattr(module, "batch_first", False):
+            raise InvalidValue(
+                f"objective: {type(model).__name__} contains {name!r}, a {type(module).__name__} "
+                f"with batch_first=True, so it is not known which dimension of its input is the "
+                f"batch. Pass batch_first=True if the model takes (N, T, ...), or "
+                f"batch_first=False if it takes (T, N, ...) and transposes."
+            )
+    return False
+
+
+def _time_first(value: Tensor, rows_first: bool) -> Tensor:
+    if not rows_first:
+        return value
+    checks.require_tensors("objective", target=value)
+    if value.dim() < 2:
+        raise InvalidValue(
+            f"objective: expected a tensor (N, T, ...) with the batch first, got "
+            f"{tuple(value.shape)}."
+        )
+    return value.transpose(0, 1)
 
 
 def _window(x: Tensor) -> tuple[int, int]:
