@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,14 +11,17 @@ from cyclopts import Parameter
 from noisin.cli.arguments import Number, Switch, WholeNumber
 from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
+from noisin.data.vocab import EOS, UNK
 from noisin.errors import InvalidValue
 from noisin.training.record import RunRecord
 
 if TYPE_CHECKING:
+    from noisin.data import Vocabulary
     from noisin.training.load import Restored
 
 WORDS = 100  # by default
 MOST = 100_000  # steps and paths
+SHOWN = 10  # unknown words that are named
 
 
 def generate(
@@ -28,6 +32,7 @@ def generate(
     length: WholeNumber | None = None,
     temperature: Number | None = None,
     top_k: WholeNumber | None = None,
+    no_unknown: Switch = False,
     samples: WholeNumber | None = None,
     noise: Switch = False,
     seed: WholeNumber = 1111,
@@ -53,6 +58,8 @@ def generate(
         Of text: below 1 is more cautious; 0 always takes the most probable word. By default 1.
     top_k
         Of text: draw from the k most probable words only.
+    no_unknown
+        Of text: never draw <unk>, which stands for words that are not in the vocabulary.
     samples
         Of a series: the number of paths of each forecast; by default 100.
     noise
@@ -76,13 +83,17 @@ def generate(
     restored = restore(record, checkpoint, weights, Display().note)
     kind = record.config.data.task_name
     words = {"--prompt": prompt, "--temperature": temperature, "--top-k": top_k}
+    words |= {"--no-unknown": no_unknown or None}
     others = {"--samples": samples, "--noise": noise or None, "--out": out, "--data": folder}
     if restored.vocab is not None:
         _refuse(others, "is for music and series, and this run predicts words")
         length = WORDS if length is None else length
         temperature = 1.0 if temperature is None else temperature
         spelt = kind == "characters"
-        _text(restored, prompt or "", length, temperature, top_k, seed, spelt)
+        options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "seed": seed}
+        if no_unknown and UNK in restored.vocab:
+            options["exclude"] = [UNK]
+        _text(restored, prompt or "", length, spelt, options)
         return
     _refuse(words, "is for text, and this run does not predict words")
     for name, value in (("--length", length), ("--samples", samples)):
@@ -114,31 +125,27 @@ def _refuse(options: dict[str, Any], why: str) -> None:
 
 
 def _text(
-    restored: Restored,
-    prompt: str,
-    length: int,
-    temperature: float,
-    top_k: int | None,
-    seed: int,
-    spelt: bool,
+    restored: Restored, prompt: str, length: int, spelt: bool, options: dict[str, Any]
 ) -> None:
     """Print a continuation of the prompt; of characters, if it is spelt."""
     from noisin.data.text import characters, joined
-    from noisin.data.vocab import EOS
     from noisin.models import generate as draw
 
-    assert restored.vocab is not None
-    words = draw(
-        restored.model,
-        restored.vocab,
-        " ".join(characters(prompt)) if spelt else prompt,
-        length,
-        temperature=temperature,
-        top_k=top_k,
-        seed=seed,
-    )
+    vocab = restored.vocab
+    assert vocab is not None
+    read = list(characters(prompt)) if spelt else prompt.split()
+    _warn_of_unknown([word for word in dict.fromkeys(read) if word not in vocab], vocab, spelt)
+    words = draw(restored.model, vocab, " ".join(read) if spelt else prompt, length, **options)
     if spelt:
         tell(prompt + joined(words))
         return
     lines = " ".join([prompt, *words]).split(EOS)
     tell("\n".join(line.strip() for line in lines).strip())
+
+
+def _warn_of_unknown(unknown: Sequence[str], vocab: Vocabulary, spelt: bool) -> None:
+    """Without ``<unk>`` in the vocabulary, the model refuses them itself."""
+    if unknown and UNK in vocab:
+        few = ", ".join(map(repr, unknown[:SHOWN])) + (", ..." if len(unknown) > SHOWN else "")
+        what = "characters" if spelt else "words"
+        Display().note(f"--prompt has {what} that the model does not know, read as {UNK}: {few}.")
