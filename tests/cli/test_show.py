@@ -83,7 +83,13 @@ def problems(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> Any:
         if all(list(problems(part, value, root)) for part in schema["anyOf"]):
             yield f"{value!r} is none of {schema['anyOf']}"
         return
-    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+    kinds: dict[str, Any] = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "null": type(None),
+    }
     kinds |= {"integer": int, "number": (int, float)}
     kind = schema.get("type")
     if kind and (not isinstance(value, kinds[kind]) or (value is True and kind != "boolean")):

@@ -13,6 +13,7 @@ from scipy import stats
 from noisin.errors import InvalidValue
 from noisin.experiments import overview
 from noisin.experiments.collection import Collection, collect
+from noisin.experiments.formats import Format
 from noisin.tasks.unit import BITS_PER_CHARACTER, NATS_PER_FRAME, PERPLEXITY, Unit
 from tests.experiments.records import write_run
 
@@ -85,7 +86,7 @@ def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "latex"])
-def test_formats_and_tasks(form: overview.Format, tmp_path: Path) -> None:
+def test_formats_and_tasks(form: Format, tmp_path: Path) -> None:
     """Each text and model is a table of its own."""
     write_both(tmp_path)
     write_run(tmp_path / "frames", (9.0, 8.5), unit=NATS_PER_FRAME, seed=3)

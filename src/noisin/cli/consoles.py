@@ -11,6 +11,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -51,6 +52,15 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 def tell(text: str) -> None:
     """Print a result."""
     print(printable(text))
+
+
+def wrapped(text: str, columns: int | None) -> str:
+    """Words broken into indented lines of at most so many columns; None is no limit."""
+    if columns is None:
+        return text
+    return textwrap.fill(
+        text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def note(console: Console, told: str) -> None:
@@ -118,10 +128,9 @@ def show_table(table: Table) -> None:
     console = Results()
     least = 0
     for column in table.columns:
-        if column.no_wrap:
-            cells = [str(cell) for cell in (column.header, *column.cells)]
-            column.min_width = max(map(cell_len, cells))
-        least += (column.min_width or NARROWEST_COLUMN) + 1
+        longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+        column.min_width = longest if column.no_wrap else min(longest, NARROWEST_COLUMN)
+        least += column.min_width + 2
     console.width = max(width() or WIDEST, least)
     console.print(table)
 

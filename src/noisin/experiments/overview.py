@@ -51,8 +51,10 @@ class Overview:
         """A row for each point."""
         reference = self.reference
         for point in self.task.points:
-            alone = reference is None or point is reference
-            yield OverviewRow(point, None if alone else paired(point, reference))
+            found = None
+            if reference is not None and point is not reference:
+                found = paired(point, reference)
+            yield OverviewRow(point, found)
 
 
 def show(
