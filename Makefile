@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # Tests start many processes: each would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick test suite stress torches frameworks bench wheel bench-wheel lint clean
+.PHONY: run quick test suite stress trackers torches frameworks bench wheel bench-wheel lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
@@ -65,6 +65,7 @@ stress: $(READY)
 	NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
 	NOISIN_FUZZED_CALLS=6000 NOISIN_FUZZED_SEEDS=8 $(PYTEST) tests/calls
+	$(MAKE) trackers
 	$(MAKE) torches
 	$(MAKE) frameworks
 
@@ -88,6 +89,15 @@ framework-%: .venv-framework-%/ready
 		-c .venv-framework-$*/constraints.txt -e . pytest pytest-xdist hypothesis $(PACKAGES_$*)
 	touch $@
 .PRECIOUS: .venv-framework-%/ready
+
+# MLflow and W&B (offline) as a run finds them, in an environment of their own; Aim has builds for few
+# versions of Python, and its test is skipped where it is not installed.
+trackers: $(READY)
+	$(PYTHON) -m venv --clear .venv-trackers
+	.venv-trackers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e ".[dev,tensorboard,mlflow,wandb]" sqlalchemy alembic
+	NOISIN_TRACKERS=1 .venv-trackers/bin/python -m pytest -n 0 tests/training/test_tracking.py \
+		tests/training/test_trainer.py -k "mlflow or wandb or aim or tensorboard"
 
 # The core and the rest of PyTorch on the oldest torch that pyproject.toml accepts and on the one of
 # constraints.txt, or on others: make torches TORCH_VERSIONS="2.13.0 2.15.0". Builds with
@@ -121,4 +131,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv .venv-torch-* .venv-framework-* .venv-wheel dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

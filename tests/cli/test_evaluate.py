@@ -74,6 +74,21 @@ def test_the_sentence(run: Path, capsys: Any) -> None:
     assert f"arithmetic, 4 samples; {weights} weights after epoch" in shown
 
 
+@pytest.mark.parametrize(
+    ("K", "why"), [("1", "one sample has none"), ("5", "a few of the samples")]
+)
+def test_nan_is_never_printed(K: str, why: str, run: Path, capsys: Any) -> None:
+    assert in_process("evaluate", str(run), "--method", "marginal", "--samples", K) == 0
+    shown = capsys.readouterr().out
+    assert "nan" not in shown
+    assert f"The standard error is not known: {why}" in shown
+
+
+def test_the_default_number_of_samples_allows_an_error_bar(run: Path, capsys: Any) -> None:
+    assert in_process("evaluate", str(run), "--method", "marginal") == 0
+    assert " ± " in capsys.readouterr().out
+
+
 def test_another_text_is_refused(run: Path, text: Path, tmp_path: Path, capsys: Any) -> None:
     shutil.copytree(run, tmp_path / "run")
     other = shutil.copytree(text, tmp_path / "cats")
@@ -111,6 +126,13 @@ def test_generate(run: Path, capsys: Any) -> None:
         assert in_process(*arguments, "--seed", seed) == 0
         shown.add(capsys.readouterr().out)
     assert len(shown) > 1
+    assert in_process(*arguments[:3], "the bird, the bird", "--no-unknown", "--length", "200") == 0
+    printed = capsys.readouterr()
+    told = (
+        "noisin: --prompt has words that the model does not know, read as <unk>: 'bird,', 'bird'."
+    )
+    assert told in printed.err
+    assert "<unk>" not in printed.out
     greedy = ("--temperature", "0")
     assert in_process(*arguments, *greedy, "--seed", "1") == 0
     most_probable = capsys.readouterr().out

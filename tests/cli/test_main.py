@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -14,11 +15,15 @@ from typing import Any
 import pytest
 
 from noisin import cli
+from noisin.analysis import claims
 from noisin.training.record import RunRecord
 from tests.cli.conftest import SMALL
 from tests.cli.run import forked, in_process, noisin
 
-COMMANDS = ("train", "evaluate", "generate", "table", "figure", "report", "data", "verify")
+COMMANDS = (
+    *("train", "evaluate", "generate", "sweep", "table", "figure", "report"),
+    *("data", "show", "verify"),
+)
 
 
 def test_help_and_version_need_no_torch() -> None:
@@ -56,6 +61,21 @@ def test_help_appears_at_once() -> None:
     )
     ours = (float(noisin("--help", code=spent).stdout.splitlines()[-1]) for _ in range(3))
     assert any(seconds < float(torch.stdout) / 2 for seconds in ours)
+
+
+def test_what_the_library_logs_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Such as that the kernel is compiled, which takes a while."""
+
+    def verify(*_: Any) -> list[Any]:
+        logging.getLogger("noisin.kernels").info("Compiling [it].")
+        logging.getLogger("noisin.kernels").debug("not this")
+        return []
+
+    monkeypatch.setattr(claims, "verify", verify)
+    assert in_process("verify") == 0
+    assert capsys.readouterr().err == "noisin: Compiling [it].\n"
+    logging.getLogger("noisin.kernels").info("and not afterwards")
+    assert capsys.readouterr().err == ""
 
 
 def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

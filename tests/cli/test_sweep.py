@@ -112,6 +112,22 @@ def states(folder: Path) -> Counter[tuple[int, str]]:
     return Counter((trial.user_attrs["task"], trial.state.name) for trial in trials)
 
 
+def test_a_dry_run(text: Path, tmp_path: Path, capsys: Any) -> None:
+    """Every run, and nothing is written; of a search, its ends."""
+    grid = write(tmp_path / "grid.toml", text, "[grid]\nnoise.std = [0.1, 0.2]\nseed = [1, 2]")
+    out = ("--out", str(tmp_path / "runs"), "--dry-run")
+    assert in_process("sweep", grid, *out, "--jobs", "2") == 0
+    told = capsys.readouterr().out
+    assert [line.split()[0] for line in told.splitlines() if line.endswith("new")] == [
+        f"std-{std}-seed-{seed}" for std in (0.1, 0.2) for seed in (1, 2)
+    ]
+    assert f"4 runs in {tmp_path / 'runs' / 'grid'}, of which 0 are complete." in told
+    search = "[search]\ntrials = 7\nnoise.std = {low = 0.1, high = 2.0}"
+    assert in_process("sweep", write(tmp_path / "s.toml", text, search), *out) == 0
+    assert "draws 7 points: 7 runs in" in capsys.readouterr().out
+    assert not (tmp_path / "runs").exists()
+
+
 def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: Path) -> None:
     """SIGKILL in the middle of runs: they end in the bits of runs that nothing happened to."""
     lrs = [round(1 + k / 10, 1) for k in range(POINTS)]

@@ -29,6 +29,20 @@ def test_formats(form: str, tmp_path: Path, capsys: Any) -> None:
     assert printed.err == ""
 
 
+def test_your_own_runs(tmp_path: Path, capsys: Any) -> None:
+    for seed in (1, 2):
+        write(tmp_path / f"a-{seed}", seed=seed)
+        write(tmp_path / f"b-{seed}", seed=seed, noise={"gamma": 0.7})
+    assert in_process("table", "--runs", str(tmp_path), "--against", "gaussian gamma 0.7") == 0
+    printed = capsys.readouterr()
+    assert "Differences from: gaussian γ 0.7" in printed.out
+    assert printed.err == ""
+    assert in_process("table", "--runs", str(tmp_path), "--format", "csv") == 0
+    printed = capsys.readouterr()
+    assert len(list(csv.DictReader(io.StringIO(printed.out)))) == 2
+    assert "noisin: difference: of test" in printed.err
+
+
 def test_csv_is_alone_on_standard_output(tmp_path: Path, capsys: Any) -> None:
     write(tmp_path / "a")
     write(tmp_path / "b", noise={"gamma": 0.7})
@@ -43,7 +57,9 @@ def test_csv_is_alone_on_standard_output(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["table"], "requires an argument"),
+        (["table", "--runs", "/no/such"], "/no/such does not exist"),
+        (["table", "--all", "--runs", "."], "--all is for tables of the paper"),
+        (["table", "3", "--against", "x"], "--against is for your own runs"),
         (["table", "three"], "expected a whole number, got 'three'"),
         (["table", "2"], "Table 2 lists noises"),
         (["table", "7", "--runs", "/"], "The paper has no table 7"),

@@ -70,6 +70,34 @@ def test_the_main_job(small_compare: list[str], tmp_path: Path, capsys: Any) -> 
     assert metrics == [(folder / name / "metrics.jsonl").read_bytes() for name in names]
 
 
+def test_a_dry_run(
+    small_compare: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Folders, sizes and states as the real one has them; nothing is written."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert in_process(*small_compare, "--dry-run") == 0
+    told = capsys.readouterr().out
+    assert not (tmp_path / "r").exists()
+    assert max(map(len, told.replace(str(tmp_path), "").splitlines())) <= 80
+    assert told.count("(new)") == 3
+    assert in_process(*small_compare) == 0
+    printed = capsys.readouterr()
+    (folder,) = (tmp_path / "r").iterdir()
+    for name in ("no-noise", "noise", "dropout"):
+        record = RunRecord(folder / name)
+        assert f"in {folder / name} (new)" in told
+        size = f"{record.summary['parameters']:,} parameters; cpu, {record.threads} thread"
+        assert size in " ".join(told.split())
+        header = next(text for text in printed.err.splitlines() if text.startswith(f"{name}: "))
+        assert header in " ".join(told.split()), "what the run says when it begins"
+    assert in_process(*small_compare, "--dry-run") == 0
+    assert capsys.readouterr().out.count("(complete)") == 3
+    config = (folder / "noise" / "config.json").read_text()
+    (folder / "noise" / "config.json").write_text(config.replace('"seed": 1111', '"seed": 1'))
+    assert in_process(*small_compare, "--dry-run") == 2
+    assert "contains a run with other settings" in capsys.readouterr().err
+
+
 def test_numbers_are_whole_on_a_narrow_terminal(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -77,7 +105,7 @@ def test_numbers_are_whole_on_a_narrow_terminal(
     train._print(comparison.rows([RunRecord(run)]))
     shown = capsys.readouterr().out
     assert "best epoch" in shown
-    assert run.name in shown
+    assert run.name[:12] in shown, "which is folded"
     assert "…" not in shown
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,9 @@ def assert_verified(record: dict[str, Any], seed: int) -> None:
     assert record["passed"] is True
     assert record["seed"] == seed
     assert record["false_alarm_rate"] < 1e-4
-    assert {"id", "claim", "place", "measured", "stderr", "expected", "passed"} == set(
-        record["rows"][0]
-    )
+    assert {"id", "claim", "place", "measured", "stderr", "expected", "passed"} | {
+        "corrects"
+    } == set(record["rows"][0])
 
 
 @pytest.mark.parametrize(("rows", "code"), [([GOOD], 0), ([GOOD, BAD], 1)])
@@ -64,6 +65,24 @@ def test_table_and_exit_code(
     assert ("FAILS" in printed) == ("1 fail: bad" in printed) == bool(code)
     assert in_process("verify", "--json") == code
     assert json.loads(capsys.readouterr().out)["passed"] == (code == 0)
+
+
+@pytest.mark.parametrize("columns", [None, 160, 80])
+def test_rows_that_correct_the_paper_are_marked(
+    columns: int | None, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    rows = [GOOD, replace(GOOD, place="Sec. 3 (corrected)", claim="no such bound")]
+    monkeypatch.setattr(claims, "verify", lambda *_: rows)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", str(columns))
+    assert in_process("verify") == 0
+    printed = capsys.readouterr().out
+    marked = [line for line in printed.splitlines() if line.startswith("ok *")]
+    assert ["no such bound" in line for line in marked] == [True]
+    assert "* corrects the paper, which claims more than holds (1 of 2)." in printed
+    assert in_process("verify", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["corrects"] for row in told] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,28 @@ def test_the_spread_is_drawn_by_family(tmp_path: Path) -> None:
         assert known[best] == line.style, "as in the learning curves"
 
 
+def test_dropout_has_its_place_on_the_axis(tmp_path: Path) -> None:
+    """Of one rate: √(p / (1 − p)). Of several, it is a level."""
+    for std in (0.5, 1.0):
+        write_run(tmp_path / f"noise-{std}", (90.0, 70 + std), noise={"std": std})
+    for p in (0.2, 0.5):
+        rates = {"input": p, "between": p, "output": p}
+        write_run(tmp_path / f"dropout-{p}", (90.0, 80 + p), model={"dropout": rates})
+    uneven = {"input": 0.5, "between": 0.4, "output": 0.5}
+    write_run(tmp_path / "uneven", (90.0, 85.0), model={"dropout": uneven})
+    (task,) = tasks(collect(tmp_path))
+    drawn = charts.spread(task)
+    assert drawn is not None
+    figure, lines = drawn
+    assert [line.label for line in lines] == ["dropout 0.5/0.4/0.5", "dropout", "gaussian"]
+    level, dropout, noise = figure.axes[0].lines
+    assert list(level.get_ydata()) == [85.0, 85.0]
+    assert list(dropout.get_xdata()) == [0.5, 1.0]
+    assert list(dropout.get_ydata()) == [80.2, 80.5]
+    assert list(noise.get_xdata()) == [0.5, 1.0]
+    assert "Dropout at rate p is noise" in render(tmp_path)
+
+
 def test_a_task_without_noise_has_no_spread(tmp_path: Path) -> None:
     write_run(tmp_path / "plain")
     (task,) = tasks(collect(tmp_path))

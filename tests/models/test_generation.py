@@ -113,9 +113,24 @@ def test_unknown_words_without_unk_are_refused() -> None:
         generate(model(), vocab, "the bird")
 
 
+def test_excluded_words_are_never_drawn() -> None:
+    """The first draw is that of the others alone: with one left it is certain."""
+    lm = model()
+    often = generate(lm, VOCAB, PROMPT, 300)
+    assert "<unk>" in often
+    drawn = generate(lm, VOCAB, PROMPT, 300, exclude=["<unk>"])
+    assert "<unk>" not in drawn
+    assert set(drawn) >= set(often) - {"<unk>"}
+    one = [word for word in VOCAB.words if word != "cat"]
+    assert set(generate(lm, VOCAB, PROMPT, 20, exclude=one, top_k=3)) == {"cat"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"exclude": ["bird"]}, "exclude must have words of the vocabulary, got 'bird'"),
+        ({"exclude": VOCAB.words}, "exclude has all words"),
+        ({"exclude": 3}, "exclude"),
         ({"length": -1}, "length .* 0 or more, got -1"),
         ({"length": 2.5}, "length .* got 2.5"),
         ({"temperature": -0.1}, "temperature .* got -0.1"),

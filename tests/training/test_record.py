@@ -19,7 +19,7 @@ from noisin.tasks.unit import PERPLEXITY
 from noisin.training import RunRecord
 from noisin.training.config import RunConfig, ScheduleConfig, TrainConfig
 from noisin.training.runtime.environment import changes, environment
-from noisin.training.runtime.progress import Quiet, Status
+from noisin.training.runtime.progress import Quiet, RunOutline, Status
 from noisin.training.runtime.signals import Interrupted, caught
 from noisin.training.schedule import Schedule, in_nats, noise_share
 from tests.experiments.records import line
@@ -163,7 +163,7 @@ def test_in_a_thread_nothing_is_caught() -> None:
 
 def test_without_a_display_notes_are_warnings() -> None:
     quiet = Quiet()
-    quiet.begin("run")
+    quiet.begin(RunOutline(Path("run"), RunConfig(), parameters=1, device="cpu", threads=1))
     quiet.status(Status(1, 2, PERPLEXITY, 3.0, 4.0, 0.5, 6.0))
     quiet.epoch({}, PERPLEXITY)
     quiet.end()

@@ -308,13 +308,15 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"threads": 1000}, "choose \\d+ or fewer"),
         ({"device": "cuda"}, "torch finds no CUDA device"),
         ({"train": {"tensorboard": True}}, "pip install 'noisin\\[tensorboard\\]'"),
+        ({"train": {"tracker": "mlflow"}}, "pip install 'noisin\\[mlflow\\]'"),
+        ({"train": {"tracker": "no.such:Tracker"}}, "there is no module no"),
     ],
 )
 def test_what_cannot_be_trained_leaves_the_folder_usable(
     changes: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr("noisin.training.runtime.tensorboard.find_spec", lambda _: None)
+    monkeypatch.setattr("noisin.training.runtime.tracking.find_spec", lambda _: None)
     seen = toy.Seen()
     with pytest.raises(InvalidValue, match=message):
         toy.fit(tmp_path / "run", seen, **changes)

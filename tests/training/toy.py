@@ -25,7 +25,7 @@ from noisin.tasks import PERPLEXITY, Text, Unit
 from noisin.training import Interrupted, RunConfig, RunRecord
 from noisin.training.record import TIMES
 from noisin.training.runtime import distributed
-from noisin.training.runtime.progress import Status
+from noisin.training.runtime.progress import RunOutline, Status
 
 WORDS = 12
 
@@ -69,14 +69,16 @@ class Seen:
     """A progress that remembers."""
 
     titles: list[str] = field(default_factory=list)
+    outlines: list[RunOutline] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
     epochs: list[Mapping[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     ended: int = 0
     on_epoch: Callable[[], None] = lambda: None
 
-    def begin(self, title: str) -> None:
-        self.titles.append(title)
+    def begin(self, outline: RunOutline) -> None:
+        self.titles.append(outline.title)
+        self.outlines.append(outline)
 
     def status(self, status: Status) -> None:
         self.statuses.append(status)

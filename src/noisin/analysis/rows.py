@@ -15,6 +15,7 @@ COMPARISONS = 1000  # at most; they have half of the rate, the checks of unbiase
 LEVEL = FALSE_ALARM_RATE / 2 / COMPARISONS  # of one comparison
 Z = NormalDist().inv_cdf(1 - LEVEL / 2)
 UNBIASEDNESS_CHECKS = 10
+CORRECTED = "(corrected)"  # how the place of a claim ends that corrects the paper
 ROUNDING = 1e-10  # the rounding of float64 in values of the size of one
 
 Pair = tuple[Any, Any]  # a value and its standard error
@@ -31,6 +32,11 @@ class ClaimRow:
     stderr: float
     expected: str
     passed: bool
+
+    @property
+    def corrects(self) -> bool:
+        """Whether the claim is a correction of the paper's."""
+        return self.place.endswith(CORRECTED)
 
 
 def figure(value: Any) -> float:

@@ -11,8 +11,9 @@ Many rows run on one input, each with its own noise. With z_t what the module em
 Here f_W is the *clean* RNN, stepped from the noisy states that the module emitted, and shares no
 code with the injection (:mod:`noisin.analysis.trajectories`).
 
-Each is a t-test per step and unit, at a level corrected for their number. A test finds what it
-looks for: a dependence on more than the sign of the last innovation goes unseen.
+Each is a t-test per step and unit, at a level corrected for their number. A test proves nothing
+unbiased: a bias that is small against its standard error goes unseen, and so does a dependence on
+more than the sign of the last innovation. The result says how large a bias would have been found.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ class Unbiasedness:
             largest in size.
         threshold: the size beyond which one of them shows a bias.
         stderr: the standard error of ``E[z_t]``; a bias far below it goes unseen.
+        power: the probability with which ``smallest_bias`` is found.
     """
 
     strong_t: Tensor
     weak_t: Tensor
     threshold: float
     stderr: Tensor
+    power: float = 0.99
 
     @property
     def strong(self) -> bool:
@@ -57,17 +60,24 @@ class Unbiasedness:
         return bool(self.weak_t.abs().max() < self.threshold)
 
     @property
+    def smallest_bias(self) -> float:
+        """The smallest ``|E[z_t] - h_t|`` that is found with probability ``power``, in any unit."""
+        return (self.threshold + NormalDist().inv_cdf(self.power)) * self.stderr.max().item()
+
+    @property
     def verdict(self) -> str:
-        """``"strongly unbiased"``, ``"weakly unbiased"`` or ``"biased"``."""
+        """``"no bias found"``, ``"no weak bias found"`` (but a strong one) or ``"biased"``."""
         if self.strong:
-            return "strongly unbiased"
-        return "weakly unbiased" if self.weak else "biased"
+            return "no bias found"
+        return "no weak bias found" if self.weak else "biased"
 
     def __str__(self) -> str:
         sizes = (self.weak_t.abs().max().item(), self.strong_t.abs().max().item())
+        at = "" if self.verdict == "biased" else " at this power"
         return (
-            f"{self.verdict}: largest |t| {sizes[0]:.1f} weak, {sizes[1]:.1f} strong; "
-            f"{self.threshold:.1f} would show a bias"
+            f"{self.verdict}{at}: largest |t| {sizes[0]:.1f} weak, {sizes[1]:.1f} strong, and "
+            f"{self.threshold:.1f} would show a bias; one of {self.smallest_bias:.2g} in E[z] is "
+            f"found with probability {self.power:g}"
         )
 
 
@@ -95,13 +105,15 @@ def check_unbiased(
     >>> from noisin import noise
     >>> rnn = noisin.RNN(2, 3, noise=noise.Gaussian(1.0), feedback=False)
     >>> check_unbiased(rnn, torch.randn(4, 2)).verdict
-    'strongly unbiased'
+    'no bias found'
+    >>> check_unbiased(rnn, torch.randn(4, 2)).smallest_bias < 0.1  # would have been found
+    True
 
     Fed-back noise is weakly unbiased, unless the recurrence is affine:
 
     >>> layer = noisin.MinGRU(2, 3, noise=noise.Gaussian(0.1), site="state")
     >>> check_unbiased(layer, torch.randn(4, 2)).verdict
-    'strongly unbiased'
+    'no bias found'
     """
     runner = Runner(module, kind)
     _check_arguments(x, rows, false_alarm)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -33,14 +34,18 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 _RUNS, _RESULTS = ("train", "evaluate", "generate", "sweep"), ("table", "figure", "report")
-for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "verify")):
+for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "show", "verify")):
     app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
+app.register_install_completion_command(
+    help="Install completion of commands and options for your shell: bash, zsh or fish.",
+    sort_key=99,
+)
 
 
 def main(tokens: Sequence[str] | None = None) -> None:
     """Run the command line. Bad input gives one message and exit code 2."""
     prepare()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _shown_log():
         warnings.showwarning = _show_warning
         sys.exit(_run(tokens))
 
@@ -82,3 +87,24 @@ def _say(said: object) -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     _say(message)
+
+
+class _Handler(logging.Handler):
+    """Shows what the library logs, such as that it compiles the kernel, which takes a while."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message."""
+        _say(record.getMessage())
+
+
+@contextlib.contextmanager
+def _shown_log() -> Iterator[None]:
+    logger, handler = logging.getLogger("noisin"), _Handler()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

@@ -80,7 +80,8 @@ class SweepBoard:
         }
         if self._known is not None:
             for name in sorted(ended.keys() - self._known):
-                self._print(f"{name}  {_ended(ended[name])}  ({line})")
+                state = "" if self.live is not None else f"  ({line})"  # which is shown below
+                self._print(f"{name}  {_ended(ended[name])}{state}")
         self._known = set(ended)
 
     def _print(self, text: str) -> None:

@@ -11,15 +11,19 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from rich.console import Console, ConsoleDimensions
+from rich.cells import cell_len
+from rich.console import Console, ConsoleDimensions, JustifyMethod
 from rich.segment import Segment
+from rich.table import Table
 
 from noisin._util.wording import message, printable
 
 NARROWEST, WIDEST = 40, 1000  # columns; with a single one, rich does not terminate
+NARROWEST_COLUMN = 12  # of a table, where it is folded
 STAND_INS = {
     "±": "+-", "×": "x", "·": "*", "−": "-", "–": "-", "…": "...", "→": "->", "≠": "!=",
     "½": "1/2", "²": "^2", "³": "^3", "⁶": "^6", "ᵀ": "^T", "γ": "gamma", "σ": "sigma",
@@ -48,6 +52,15 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 def tell(text: str) -> None:
     """Print a result."""
     print(printable(text))
+
+
+def wrapped(text: str, columns: int | None) -> str:
+    """Words broken into indented lines of at most so many columns; None is no limit."""
+    if columns is None:
+        return text
+    return textwrap.fill(
+        text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def note(console: Console, told: str) -> None:
@@ -95,6 +108,37 @@ class Messages(_Plain):
         """Print nothing more, neither now nor when the process ends."""
         self.quiet = True
         silence(sys.stderr.fileno())
+
+
+def new_table(*heads: str, left: Sequence[int] = (0,)) -> Table:
+    """An empty table. Columns in ``left`` are flush left, and fold where the terminal is narrow.
+
+    Numbers are in the others, which are neither folded nor cut.
+    """
+    table = Table(box=None, pad_edge=False)
+    for i, head in enumerate(heads):
+        flush_left = i in left
+        justify: JustifyMethod = "left" if flush_left else "right"
+        table.add_column(head, justify=justify, no_wrap=not flush_left, overflow="fold")
+    return table
+
+
+def show_table(table: Table) -> None:
+    """Print a table, on a terminal in its width, elsewhere in lines as long as they have to be."""
+    console = Results()
+    least = 0
+    for column in table.columns:
+        longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+        column.min_width = longest if column.no_wrap else min(longest, NARROWEST_COLUMN)
+        least += column.min_width + 2
+    console.width = max(width() or WIDEST, least)
+    console.print(table)
+
+
+def width() -> int | None:
+    """The columns of the terminal that results are printed on, or of COLUMNS; else None."""
+    console = Results()
+    return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
 def silence(descriptor: int) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
+from rich.text import Text
 
 from noisin._util.files import write_atomically
-from noisin.cli.consoles import Results, tell
+from noisin.cli.consoles import new_table, show_table, tell
 from noisin.cli.meter import Meter
 from noisin.errors import InvalidValue
 from noisin.experiments.pictures.drawn import forecast_bands, piano_roll
@@ -162,13 +162,9 @@ def _print(scores: dict[str, Any], found: Forecasts) -> None:
 
     bands = [f"in {100 * level:g} %" for level in LEVELS]
     naive = [f"naive {season}" for season in found.naive]
-    table = Table("target", "CRPS", "MAE", *naive, *bands, box=None, pad_edge=False)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = new_table("target", "CRPS", "MAE", *naive, *bands)
     for name, score in scores.items():
         errors = [score["crps"], score["mae"], *score["naive"].values()]
         shares = [f"{100 * share:.1f} %" for share in score["coverage"].values()]
-        table.add_row(name, *(f"{error:.4g}" for error in errors), *shares)
-    console = Results()
-    console.width = max(console.width, 120)
-    console.print(table)
+        table.add_row(Text(name), *(f"{error:.4g}" for error in errors), *shares)
+    show_table(table)

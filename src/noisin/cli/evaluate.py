@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from noisin.training.load import Restored
 
 BUDGET, TOKENS = 20, 10_000
+SAMPLES, OF_METHOD = 10, {"elbo": 1, "marginal": 200}  # by default; marginal needs many
 MOST_SAMPLES = 10_000
 Method = Literal[
     "exact", "marginal", "arithmetic", "geometric", "monte-carlo", "elbo", "iwae", "fivo"
@@ -86,7 +87,8 @@ def evaluate(
         stochastic RNN: its evidence lower bound, or that of importance weights or of a particle
         filter (iwae, fivo). By default exact, and elbo for a stochastic RNN.
     samples
-        The number of samples to mix; by default 10, and 1 for elbo.
+        The number of samples to mix; by default 10, 200 for marginal, whose standard error needs
+        many, and 1 for elbo.
     masks
         Of monte-carlo: new masks for every window, or one set for a whole pass; by default window.
     power
@@ -258,7 +260,7 @@ def _of_method(method: Method, mixture: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a method that mixes samples."""
     if method == "exact":
         return {}
-    usual = 1 if method == "elbo" else 10
+    usual = OF_METHOD.get(method, SAMPLES)
     K = {"K": usual if mixture["samples"] is None else mixture["samples"]}
     if method != "monte-carlo":
         return K

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,15 +11,18 @@ from cyclopts import Parameter
 from noisin.cli.arguments import Number, Switch, WholeNumber
 from noisin.cli.consoles import tell
 from noisin.cli.progress import Display
+from noisin.data.vocab import EOS, UNK
 from noisin.errors import InvalidValue
 from noisin.training.record import RunRecord
 
 if TYPE_CHECKING:
+    from noisin.data import Vocabulary
     from noisin.data.tokens import Tokenization
     from noisin.training.load import Restored
 
 WORDS = 100  # by default
 MOST = 100_000  # steps and paths
+SHOWN = 10  # unknown words that are named
 
 
 def generate(
@@ -29,6 +33,7 @@ def generate(
     length: WholeNumber | None = None,
     temperature: Number | None = None,
     top_k: WholeNumber | None = None,
+    no_unknown: Switch = False,
     samples: WholeNumber | None = None,
     noise: Switch = False,
     seed: WholeNumber = 1111,
@@ -54,6 +59,8 @@ def generate(
         Of text: below 1 is more cautious; 0 always takes the most probable word. By default 1.
     top_k
         Of text: draw from the k most probable words only.
+    no_unknown
+        Of text: never draw <unk>, which stands for words that are not in the vocabulary.
     samples
         Of a series: the number of paths of each forecast; by default 100.
     noise
@@ -77,13 +84,16 @@ def generate(
     restored = restore(record, checkpoint, weights, Display().note)
     kind = record.config.data.task_name
     words = {"--prompt": prompt, "--temperature": temperature, "--top-k": top_k}
+    words |= {"--no-unknown": no_unknown or None}
     others = {"--samples": samples, "--noise": noise or None, "--out": out, "--data": folder}
     if restored.vocab is not None:
         _refuse(others, "is for music and series, and this run predicts words")
         length = WORDS if length is None else length
         temperature = 1.0 if temperature is None else temperature
-        tokenization = record.config.data.tokenization
-        _text(restored, tokenization, prompt or "", length, temperature, top_k, seed)
+        options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "seed": seed}
+        if no_unknown and UNK in restored.vocab:
+            options["exclude"] = [UNK]
+        _text(restored, record.config.data.tokenization, prompt or "", length, options)
         return
     _refuse(words, "is for text, and this run does not predict words")
     for name, value in (("--length", length), ("--samples", samples)):
@@ -119,27 +129,27 @@ def _text(
     tokenization: Tokenization,
     prompt: str,
     length: int,
-    temperature: float,
-    top_k: int | None,
-    seed: int,
+    options: dict[str, Any],
 ) -> None:
     """Print a continuation of the prompt, which is read as the text was."""
     from noisin.data.tokens import joined
-    from noisin.data.vocab import EOS
     from noisin.models import generate as draw
 
-    assert restored.vocab is not None
-    words = draw(
-        restored.model,
-        restored.vocab,
-        " ".join(tokenization.tokenize(prompt)),
-        length,
-        temperature=temperature,
-        top_k=top_k,
-        seed=seed,
-    )
-    if tokenization.tokens == "characters":
+    vocab, spelt = restored.vocab, tokenization.tokens == "characters"
+    assert vocab is not None
+    read = tokenization.tokenize(prompt)
+    _warn_of_unknown([word for word in dict.fromkeys(read) if word not in vocab], vocab, spelt)
+    words = draw(restored.model, vocab, " ".join(read), length, **options)
+    if spelt:
         tell(prompt + joined(words))
         return
     lines = " ".join([prompt, *words]).split(EOS)
     tell("\n".join(line.strip() for line in lines).strip())
+
+
+def _warn_of_unknown(unknown: Sequence[str], vocab: Vocabulary, spelt: bool) -> None:
+    """Without ``<unk>`` in the vocabulary, the model refuses them itself."""
+    if unknown and UNK in vocab:
+        few = ", ".join(map(repr, unknown[:SHOWN])) + (", ..." if len(unknown) > SHOWN else "")
+        what = "characters" if spelt else "words"
+        Display().note(f"--prompt has {what} that the model does not know, read as {UNK}: {few}.")

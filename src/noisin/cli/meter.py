@@ -6,10 +6,10 @@ import time
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import Progress
 
 from noisin.cli.consoles import Messages
-from noisin.cli.progress import QUIET, clock
+from noisin.cli.progress import GAP, QUIET, SHORTEST_BAR, clock, fitted, new_bar
 
 
 class Meter:
@@ -29,13 +29,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TextColumn("{task.fields[shown]}", markup=False),
-                console=self.console,
-                transient=True,
-            )
+            self._bar = new_bar(self.console)
             self._bar.add_task(self.title, total=self.total, shown="")
             self._bar.start()
         return self
@@ -48,8 +42,11 @@ class Meter:
         """Show that so much is done, and a text."""
         seconds = max(time.monotonic() - self._began, 1e-9)
         left = clock(seconds * (self.total - done) / max(done, 1))
-        shown = f"{text}  {done / seconds:,.0f} {self.per}/s  {left} left".strip()
+        speed = f"{done / seconds:,.0f} {self.per}/s"
+        shown = f"{text}  {speed}  {left} left".strip()
         if self._bar is not None:
+            room = self.console.width - SHORTEST_BAR - len(self.title) - 2 * len(GAP)
+            shown = fitted([f"{left} left", text, speed], room, last=0)
             self._bar.update(self._bar.task_ids[0], completed=done, shown=shown)
         elif time.monotonic() - self._shown > QUIET:
             self._shown = time.monotonic()

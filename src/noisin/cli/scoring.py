@@ -10,11 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from noisin._util import arguments
 from noisin._util.settings import nest
-from noisin.cli.consoles import Results
+from noisin.cli.consoles import new_table, show_table
 from noisin.cli.meter import Meter
 from noisin.cli.progress import labelled
 from noisin.errors import InvalidData, InvalidValue, Unavailable
@@ -275,9 +273,9 @@ def first(batches: Iterable[Batch], tokens: int) -> Iterator[Batch]:
 
 def sentence(found: Mapping[str, Any], unit: Unit) -> str:
     """An evaluation in words, with everything that was used."""
-    error = ""
-    if found["stderr"] is not None:
-        error = f" ± {unit.error(found['nats'], found['stderr']):.2g}"
+    stderr, error = found["stderr"], ""
+    if stderr is not None and math.isfinite(stderr):
+        error = f" ± {unit.error(found['nats'], stderr):.2g}"
     lines = [
         f"{found['split']} {unit.name} {found[unit.name]:.2f}{error}  "
         f"({', '.join(_used(found))}; {found['weights']} weights after epoch {found['epoch']}; "
@@ -290,6 +288,9 @@ def sentence(found: Mapping[str, Any], unit: Unit) -> str:
             f"{unit.value(after['nats']):.2f}  ({after['count']:,} {unit.per}s)",
             f"mean of the sequences {unit.value(others['mean']):.2f}",
         ]
+    if stderr is not None and not error:
+        why = "one sample has none" if found["K"] == 1 else "a few of the samples dominate"
+        lines.append(f"The standard error is not known: {why}. Use more --samples.")
     return "\n".join(lines)
 
 
@@ -316,15 +317,13 @@ def _pair(item: tuple[str, Any]) -> tuple[str, str]:
 
 def print_trials(trials: Sequence[Trial], unit: Unit) -> None:
     """A table of what was tried on valid; the best is marked."""
-    console = Results()
-    console.width = max(console.width, 120)
     values = {name: {trial.settings[name] for trial in trials} for name in trials[0].settings}
     shown = [name for name, known in values.items() if len(known) > 1] or ["temperature"]
-    table = Table(*shown, f"valid {unit}", box=None, pad_edge=False)
+    table = new_table(*shown, f"valid {unit}", left=())
     for trial in trials:
         nats = number(unit.value(trial.nats), unit) + (" *" if trial == best(trials) else "")
         table.add_row(*(_pair((name, trial.settings[name]))[1] for name in shown), nats)
-    console.print(table)
+    show_table(table)
 
 
 def described(trials: Sequence[Trial], tokens: int) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
+from rich.text import Text
 
 from noisin._util.wording import message
-from noisin.cli.arguments import WholeNumber, require_text
+from noisin.cli.arguments import Switch, WholeNumber, require_text
 from noisin.cli.board import SweepBoard
-from noisin.cli.consoles import Results, tell
+from noisin.cli.consoles import new_table, show_table, tell
+from noisin.cli.plan import show_sweep
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
@@ -32,6 +33,7 @@ def sweep(
     jobs: WholeNumber = 1,
     out: Path = Path("runs"),
     storage: str | None = None,
+    dry_run: Switch = False,
     **flags: str | None,
 ) -> int:
     """Make many runs with several processes. The same command continues a sweep that was stopped.
@@ -49,6 +51,8 @@ def sweep(
     storage
         The database of the Optuna study, such as postgresql+psycopg://host/name for several
         machines; by default a SQLite file in the folder of the sweep.
+    dry_run
+        Show what would be trained, and train nothing.
     """
     chosen = sweeps.read(sweep, nested(flags))
     require_text("--out", out)
@@ -57,6 +61,9 @@ def sweep(
         raise InvalidValue(f"--jobs must be between 1 and 1024, got {jobs}.")
     if find_spec("optuna") is None:
         raise Unsupported("noisin sweep needs Optuna: pip install 'noisin[sweep]'.")
+    if dry_run:
+        show_sweep(chosen, out, jobs)
+        return 0
     from noisin.experiments.sweep import driver
 
     with SweepBoard(chosen) as board:
@@ -79,19 +86,14 @@ def _failures(standings: Sequence[Standing]) -> int:
 
 
 def _print(rows: Sequence[PointRow]) -> None:
-    console = Results()
-    if not console.is_terminal:
-        console.width = 120
     unit = common(row.unit for row in rows if row.unit is not None)
-    table = Table(unit, "seeds", "valid", "test", "", box=None, pad_edge=False)
-    for column in table.columns[1:4]:
-        column.justify = "right"
+    table = new_table(unit, "seeds", "valid", "test", "", left=(0, 4))
     for row in rows:
         seeds = str(row.valid.n if row.valid else 0)
         scores = row.shown(row.valid), row.shown(row.test)
-        table.add_row(row.point, seeds, *scores, _remarks(row))
-    console.print(f"\nAt the epochs of the lowest {unit} on valid, noise and dropout off:\n")
-    console.print(table)
+        table.add_row(Text(row.point), seeds, *scores, _remarks(row))
+    tell(f"\nAt the epochs of the lowest {unit} on valid, noise and dropout off:\n")
+    show_table(table)
 
 
 def _remarks(row: PointRow) -> str:

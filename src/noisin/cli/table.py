@@ -1,27 +1,40 @@
-"""``noisin table``: a table of the paper next to ours."""
+"""``noisin table``: your own runs, or a table of the paper next to them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from noisin.cli.arguments import WholeNumber
-from noisin.cli.consoles import Messages, note, tell
+from cyclopts import Parameter
+
+from noisin.cli.arguments import Switch, WholeNumber
+from noisin.cli.consoles import Messages, note, tell, width
 from noisin.cli.progress import Display
+from noisin.errors import InvalidValue
+from noisin.experiments import overview
 from noisin.experiments.collection import collect
+from noisin.experiments.formats import Format
 from noisin.experiments.paper import sheets, tables
 
 
 def table(
-    number: WholeNumber,
+    number: WholeNumber | None = None,
     /,
     *,
     runs: Path = Path("runs"),
-    format: sheets.Format = "text",
+    format: Format = "text",
+    against: str | None = None,
+    every: Annotated[Switch, Parameter(name="--all")] = False,
 ) -> None:
-    """Show a table of the paper next to the runs of its recipes.
+    """Show a table of your own runs, or a table of the paper next to them.
 
-    A run counts for a cell if its settings are those of the cell's recipe, such as
-    ptb-medium-gaussian, except seed, limits and threads, and if it was trained on the same text.
+    Without a number, each text and model is a table, and runs that differ in the seed alone are a
+    row: mean ± sample standard deviation, and the difference on test from the best row, of runs
+    with the same seed, with a 95 % interval.
+
+    With a number, a run counts for a cell of the paper's table if its settings are those of the
+    cell's recipe, such as ptb-medium-gaussian, except seed, limits and threads, and if it was
+    trained on the same text.
 
     Parameters
     ----------
@@ -31,11 +44,30 @@ def table(
         The folder to search for runs, at any depth.
     format
         The format. With csv, remarks go to standard error.
+    against
+        Of your own runs: the row that others are compared with, or a run of it, by name; by default
+        the row with the lowest score on valid.
+    every
+        Of a table of the paper: also show the rows that have no run.
     """
-    tables.check_number(number)
-    found = collect(runs, note=Display().note)
-    tell(sheets.show(number, found, format))
+    if number is None:
+        if every:
+            raise InvalidValue("--all is for tables of the paper: noisin table 3 --all.")
+        found = collect(runs, note=Display().note)
+        shown = overview.show(found, format, against=against, width=width())
+        below = overview.remarks(found)
+    else:
+        tables.check_number(number)
+        if against is not None:
+            raise InvalidValue(
+                f"--against is for your own runs, and table {number} compares them with the paper. "
+                f"Leave out one of the two."
+            )
+        found = collect(runs, note=Display().note)
+        shown = sheets.show(number, found, format, every=every, width=width())
+        below = sheets.remarks(number, found)
+    tell(shown)
     if format == "csv":
         messages = Messages()
-        for remark in sheets.remarks(number, found):
+        for remark in below:
             note(messages, remark)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
+from rich.text import Text
 
-from noisin.cli.consoles import Results, tell
+from noisin.cli.arguments import Switch
+from noisin.cli.consoles import new_table, show_table, tell
+from noisin.cli.plan import show_runs
 from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
 from noisin.experiments import comparison, presets
@@ -20,7 +22,7 @@ from noisin.experiments.seeds import number
 from noisin.tasks.unit import common
 from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
-from noisin.training.runtime.progress import Quiet
+from noisin.training.runtime.progress import Progress, Quiet
 
 PRESET = f"""The base settings: the name of a preset or a TOML file. The flags below override them.
 Presets: {presets.known()}."""
@@ -32,6 +34,7 @@ def train(
     /,
     *,
     out: Path = Path("runs"),
+    dry_run: Switch = False,
     **flags: str | None,
 ) -> None:
     """Train a language model. Run the same command again to continue a run that was stopped.
@@ -45,16 +48,21 @@ def train(
     ----------
     out
         The folder in which the folder of the run is created.
+    dry_run
+        Show what would be trained, in which folder, and train nothing.
     """
     chosen = presets.read(preset)
     configs = chosen.configs(nested(flags))
     folder = out / f"{chosen.name}-{_mark(configs.values())}"
     places = [folder / name for name in configs] if chosen.variants else [folder]
+    runs = dict(zip(places, configs.values(), strict=True))
+    if dry_run:
+        show_runs(runs)
+        return
     from noisin.training.runtime.distributed import connected
 
     with connected(next(iter(configs.values())).device) as workers:
-        progress = Display() if workers.main else Quiet()
-        runs = dict(zip(places, configs.values(), strict=True))
+        progress: Progress = Display(runs=_left(runs)) if workers.main else Quiet()
         records = comparison.train_all(runs, progress, workers)
     if workers.main:
         _conclude(records, folder)
@@ -65,6 +73,13 @@ def _conclude(records: Sequence[RunRecord], folder: Path) -> None:
     comparison.write_rows(table, folder / "comparison.json")
     _print(table)
     tell(f"\nThe records are in {folder}{_picture(records, folder)}")
+
+
+def _left(runs: Mapping[Path, RunConfig]) -> int:
+    """The number of runs that are not complete."""
+    from noisin.training.resume import is_complete
+
+    return sum(not is_complete(RunRecord(folder), config) for folder, config in runs.items())
 
 
 def _mark(configs: Iterable[RunConfig]) -> str:
@@ -85,20 +100,17 @@ def _picture(records: Sequence[RunRecord], folder: Path) -> str:
 
 
 def _print(rows: Sequence[ComparisonRow]) -> None:
-    console = Results()
-    console.width = max(console.width, 120)  # numbers are never truncated
-    heads = ("train", "valid", "test", "gap", "best epoch", "time")
     unit = common(row.unit for row in rows)
-    table = Table(unit, "weights", *heads, box=None, pad_edge=False)
-    for column in table.columns[2:]:
-        column.justify = "right"
+    heads = ("train", "valid", "test", "gap", "best epoch", "time")
+    table = new_table(unit, "weights", *heads, left=(0, 1))
+    table.columns[1].no_wrap = True
     for row in rows:
         values = (row.train, row.valid, row.test, row.gap)
         shown = ["-" if value is None else number(value, row.unit) for value in values]
         weights = row.weights + (" *" if row.counts else "")
         epochs = f"{row.best_epoch} of {row.epochs}"
-        table.add_row(row.run, weights, *shown, epochs, clock(row.seconds))
-    console.print(f"\nAt the epoch of the lowest {unit} on valid, noise and dropout off:\n")
-    console.print(table)
+        table.add_row(Text(row.run), weights, *shown, epochs, clock(row.seconds))
+    tell(f"\nAt the epoch of the lowest {unit} on valid, noise and dropout off:\n")
+    show_table(table)
     if any(not row.counts for row in rows):
-        console.print("\n* The weights that are better on valid; their score is that of the run.")
+        tell("\n* The weights that are better on valid; their score is that of the run.")

@@ -13,13 +13,14 @@ from rich.text import Text
 
 import noisin
 from noisin.cli.arguments import Switch, WholeNumber
-from noisin.cli.consoles import Messages, Results, tell
+from noisin.cli.consoles import Messages, show_table, tell, width
 from noisin.errors import InvalidValue
 
 if TYPE_CHECKING:
     from noisin.analysis.rows import ClaimRow
 
 LARGEST_SEED = 2**32
+WIDE = 132  # columns in which a claim and its place fit on a line
 
 
 def verify(
@@ -29,6 +30,8 @@ def verify(
     seed: WholeNumber = 1111,
 ) -> int:
     """Check the mathematical claims of the paper, one row each, with standard errors.
+
+    Rows that correct the paper are marked with a star.
 
     Exits with 1 if a row fails. Takes about half a minute.
 
@@ -94,25 +97,32 @@ def _record(rows: Sequence[ClaimRow], seed: int, rate: float) -> dict[str, Any]:
         "seed": seed,
         "false_alarm_rate": rate,
         "passed": all(row.passed for row in rows),
-        "rows": [asdict(row) for row in rows],
+        "rows": [asdict(row) | {"corrects": row.corrects} for row in rows],
     }
 
 
 def _print_table(rows: Sequence[ClaimRow], seed: int, rate: float) -> None:
-    console = Results()
-    if not console.is_terminal:
-        console.width = 160
-    table = Table("", "claim", "measured", "expected", "in the paper", box=None, pad_edge=False)
-    table.columns[2].no_wrap = True
+    narrow = (width() or WIDE) < WIDE
+    heads = ("", "claim", "measured", "expected") + (() if narrow else ("in the paper",))
+    table = Table(*heads, box=None, pad_edge=False)
+    place = ""
     for row in rows:
+        if narrow and row.place != place:  # in place of the last column, which has no room
+            place = row.place
+            table.add_row("", Text(place, "bold"))
         error = f" ± {row.stderr:.2g}" if row.stderr else ""
         mark = Text("ok", "green") if row.passed else Text("FAILS", "bold red")
         cells = (row.claim, f"{row.measured:.4g}{error}", row.expected, row.place)
-        table.add_row(mark, *map(Text, cells))
-    console.print(table)
+        table.add_row(mark + (" *" if row.corrects else ""), *map(Text, cells[: len(heads) - 1]))
+    for column in (table.columns[0], *table.columns[2:]):
+        column.no_wrap = True
+    show_table(table)
     failed = [row.id for row in rows if not row.passed]
     verdict = f"{len(failed)} fail: {', '.join(failed)}" if failed else "all hold"
-    console.print(
+    corrected = sum(row.corrects for row in rows)
+    if corrected:
+        tell(f"\n* corrects the paper, which claims more than holds ({corrected} of {len(rows)}).")
+    tell(
         f"\n{len(rows)} claims, seed {seed}: {verdict}. "
         f"A table of true claims shows a false alarm with probability below {rate:g}."
     )

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import csv as library
 import io
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from noisin._util.wording import printable
 
+Format = Literal["text", "markdown", "csv", "latex"]
+GAP = "  "
 LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -58,18 +62,86 @@ def one_line(words: str) -> str:
     return printable(" ".join(words.split()))
 
 
-def text(sheet: Sheet) -> str:
-    """Columns separated by two spaces."""
-    lines = [[one_line(entry) for entry in row] for row in (sheet.heads, *sheet.rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+def document(
+    sheets: Iterable[Sheet], remarks: Sequence[str], format: Format, width: int | None = None
+) -> str:
+    """Tables, and remarks below them, in a format other than CSV, which has numbers alone."""
+    shown = [sheet for sheet in sheets if sheet.rows]
+    if format == "text":
+        lines = [_wrapped(one_line(remark), width, "  ") for remark in remarks]
+        return "\n\n".join([*(text(sheet, width) for sheet in shown), "\n".join(lines)])
+    if format == "markdown":
+        items = "\n".join(f"- {in_markdown(remark)}" for remark in remarks)
+        return "\n\n".join([*map(markdown, shown), items])
+    lines = [f"{in_latex(remark)}\\par" for remark in remarks]
+    note = "% needs \\usepackage{booktabs}"
+    return "\n\n".join([note, *map(latex, shown), "\n".join(lines)])
+
+
+def text(sheet: Sheet, width: int | None = None) -> str:
+    """Columns separated by two spaces, in parts one below the other where they do not fit.
+
+    >>> print(text(Sheet("A", ("method", "valid", "test"), (("noise", "71.8", "70.2"),)), 16))
+    A
+    <BLANKLINE>
+    method  valid
+    noise    71.8
+    <BLANKLINE>
+    method  test
+    noise   70.2
+    """
+    parts = [sheet] if width is None else _parts(sheet, width)
+    title = _wrapped(one_line(sheet.title), width)
+    return "\n\n".join([title, *map(_aligned, parts)])
+
+
+def _wrapped(words: str, width: int | None, indent: str = "") -> str:
+    if width is None:
+        return words
+    return textwrap.fill(
+        words, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _lines(sheet: Sheet) -> list[list[str]]:
+    return [[one_line(entry) for entry in row] for row in (sheet.heads, *sheet.rows)]
+
+
+def _widths(sheet: Sheet) -> list[int]:
+    return [max(map(len, column)) for column in zip(*_lines(sheet), strict=True)]
+
+
+def _aligned(sheet: Sheet) -> str:
+    widths = _widths(sheet)
     shown = []
-    for line in lines:
+    for line in _lines(sheet):
         entries = [
             entry.ljust(width) if i in sheet.left else entry.rjust(width)
             for i, (entry, width) in enumerate(zip(line, widths, strict=True))
         ]
-        shown.append("  ".join(entries).rstrip())
-    return "\n".join([one_line(sheet.title), "", *shown])
+        shown.append(GAP.join(entries).rstrip())
+    return "\n".join(shown)
+
+
+def _parts(sheet: Sheet, width: int) -> Iterator[Sheet]:
+    """The same table with as many of its columns at a time as fit, each with the first column."""
+    widths = _widths(sheet)
+    chosen = [0]
+    for i in range(1, len(widths)):
+        taken = sum(widths[j] + len(GAP) for j in chosen) + widths[i]
+        if taken > width and len(chosen) > 1:
+            yield _columns(sheet, chosen)
+            chosen = [0]
+        chosen.append(i)
+    yield _columns(sheet, chosen)
+
+
+def _columns(sheet: Sheet, chosen: Sequence[int]) -> Sheet:
+    def of(row: Sequence[str]) -> tuple[str, ...]:
+        return tuple(row[i] for i in chosen)
+
+    left = tuple(place for place, i in enumerate(chosen) if i in sheet.left)
+    return replace(sheet, heads=of(sheet.heads), rows=tuple(map(of, sheet.rows)), left=left)
 
 
 def markdown(sheet: Sheet) -> str:

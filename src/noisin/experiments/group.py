@@ -73,6 +73,11 @@ class PointGroup:
         return None if noise is None else noise.known_std
 
     @property
+    def dropout_std(self) -> float | None:
+        """The standard deviation of dropout as noise of mean one: see :func:`words.dropout_std`."""
+        return words.dropout_std(self.config)
+
+    @property
     def train(self) -> Mean | None:
         """The score on train at the best epoch, noise and dropout off."""
         return self._at_best("train_clean")

@@ -16,21 +16,32 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from noisin._util.settings import merge, sections
+from pydantic.json_schema import PydanticJsonSchemaWarning
+
+from noisin._util import toml
+from noisin._util.settings import flat, merge, nest, sections
 from noisin._util.wording import shown
 from noisin.data.text import TextStream
 from noisin.errors import InvalidValue
 from noisin.experiments.paper import recipes, zoo
 from noisin.training.config import RunConfig
+from noisin.training.config.hash import dump
 
 FOLDER = Path(__file__).parent / "presets"
 MAIN_JOB = "compare"
+LIMITS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+}
 RECIPES: Mapping[str, Mapping[str, Any]] = {**recipes.RECIPES, **zoo.RECIPES}
 
 
@@ -53,6 +64,24 @@ class Preset:
             name: RunConfig.parse(merge(settings, own), f"{self.name}: {name}")
             for name, own in self.variants.items()
         }
+
+    def resolved(self, flags: Mapping[str, Any] | None = None) -> str:
+        """All settings as TOML: the same runs, whatever the presets will be in later versions."""
+        configs = self.configs(flags)
+        if not self.variants:
+            return toml.dumps(dump(configs[self.name]))
+        runs = {name: flat(dump(config)) for name, config in configs.items()}
+        first = next(iter(runs.values()))
+        shared = {
+            name: value
+            for name, value in first.items()
+            if all(name in run and run[name] == value for run in runs.values())
+        }
+        own = {
+            run: nest({name: value for name, value in some.items() if name not in shared})
+            for run, some in runs.items()
+        }
+        return toml.dumps({**nest(shared), "compare": own})
 
     def _refuse_what_differs(self, flags: Mapping[str, Any]) -> None:
         theirs = {section for own in self.variants.values() for section in sections(own)}
@@ -89,6 +118,46 @@ def read(name: str) -> Preset:
     if name.endswith(".toml") or os.path.lexists(name):
         return _read(Path(name))
     raise InvalidValue(f"There is no preset or TOML file {shown(name, 60)}. {_hint(name)}")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a file of settings: those of a run, ``base`` and ``compare``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PydanticJsonSchemaWarning)  # an empty default is left out
+        found = _standard(RunConfig.model_json_schema())
+    settings = {name: v for name, v in found["properties"].items() if name != "own"}
+    found["$defs"].pop("OwnConfig", None)
+    parts = {
+        "base": {
+            "description": "A preset, whose settings those of the file override.",
+            "type": "string",
+        },
+        **settings,
+        "compare": {
+            "description": "Several runs: a section for each, with the settings that only it has.",
+            "type": "object",
+            "additionalProperties": {"type": "object"},
+        },
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **found,
+        "title": "Settings of noisin",
+        "description": "A file for noisin train: see docs/command-line.md.",
+        "properties": parts,
+    }
+
+
+def _standard(schema: Any) -> Any:
+    """A schema with JSON's names of limits: pydantic keeps its own in some of its types."""
+    if isinstance(schema, list):
+        return [_standard(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        LIMITS.get(name, name) if isinstance(part, int | float) else name: _standard(part)
+        for name, part in schema.items()
+    }
 
 
 def _files() -> list[str]:

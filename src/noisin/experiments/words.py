@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -177,6 +178,25 @@ def dropout(config: RunConfig) -> str:
     if len(set(rates)) == 1:
         return f"dropout {rates[0]:g}"
     return "dropout " + "/".join(f"{rate:g}" for rate in rates)
+
+
+def dropout_std(config: RunConfig) -> float | None:
+    """The standard deviation of the noise that dropout is: ``sqrt(p / (1 - p))`` at rate p.
+
+    Dropout multiplies by 0, or by 1 / (1 - p): a mean of one. None where the rates differ, or where
+    something else regularizes the model too.
+
+    >>> equal = {"input": 0.2, "between": 0.2, "output": 0.2}
+    >>> dropout_std(RunConfig.parse({"model": {"dropout": equal}}))
+    0.5
+    >>> dropout_std(RunConfig.parse({"model": {"dropout": {"input": 0.2}}})) is None
+    True
+    """
+    rates = config.model.dropout.input, config.model.dropout.between, config.model.dropout.output
+    alone = config.noise is None and regularizers(config) == [dropout(config)]
+    if not alone or len(set(rates)) > 1:
+        return None
+    return math.sqrt(rates[0] / (1 - rates[0]))
 
 
 def regularizers(config: RunConfig) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Generator, Tensor
 
@@ -22,6 +24,7 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     seed: int = 1111,
+    exclude: Sequence[str] = (),
 ) -> list[str]:
     """Continue a prompt: returns the ``length`` words that follow it.
 
@@ -38,14 +41,18 @@ def generate(
             the most probable one.
         top_k: sample from the k most probable words only; None samples from all.
         seed: the seed of a separate random stream on the CPU.
+        exclude: words that are never drawn, such as ``["<unk>"]``; the others keep their ratios.
 
     >>> from noisin.models import LanguageModel
     >>> vocab = Vocabulary(("<eos>", "tick", "tock"))
     >>> model = LanguageModel(len(vocab), hidden_size=4)
     >>> len(generate(model, vocab, "tick tock", length=5))
     5
+    >>> set(generate(model, vocab, "tick", exclude=["<eos>", "tock"]))
+    {'tick'}
     """
     _check(model, vocab, prompt, length, temperature, top_k)
+    left = _others(vocab, exclude)
     generator = torch.Generator().manual_seed(arguments.whole("generate: seed", seed, 0))
     words = vocab.encode([EOS, *prompt.replace("\n", f" {EOS} ").split()])
     x = torch.from_numpy(words).long().unsqueeze(1)
@@ -54,23 +61,40 @@ def generate(
         state = None
         while len(drawn) < length:
             s, state = model.predict_next(x.to(model.embedding.weight.device), state)
-            drawn.append(_draw(s[0].double().cpu(), temperature, top_k, generator))
+            drawn.append(_draw(s[0].double().cpu(), left, temperature, top_k, generator))
             x = torch.tensor([[drawn[-1]]])
     return vocab.decode(drawn)
 
 
-def _draw(s: Tensor, temperature: float, top_k: int | None, generator: Generator) -> int:
-    """A word from ``softmax(s / temperature)``, restricted to the k most probable."""
+def _others(vocab: Vocabulary, exclude: Sequence[str]) -> Tensor:
+    """The ids of the words that may be drawn."""
+    arguments.items("generate: exclude", exclude, 'words, such as ["<unk>"],')
+    unknown = [word for word in exclude if word not in vocab]
+    if unknown:
+        raise InvalidValue(
+            f"generate: exclude must have words of the vocabulary, got {unknown[0]!r:.60}."
+        )
+    never = set(exclude)
+    left = [i for i, word in enumerate(vocab.words) if word not in never]
+    if not left:
+        raise InvalidValue("generate: exclude has all words, so there is none to draw.")
+    return torch.tensor(left)
+
+
+def _draw(
+    s: Tensor, left: Tensor, temperature: float, top_k: int | None, generator: Generator
+) -> int:
+    """A word from ``softmax(s / temperature)``, restricted to the k most probable of those left."""
     if not s.isfinite().all():
         raise Unsupported(
             "generate: the model predicts NaN or infinity, so its weights have diverged. Use an "
             "earlier checkpoint, or train with a smaller learning rate."
         )
-    candidates = s.topk(len(s) if top_k is None else min(top_k, len(s)))  # in descending order
+    candidates = s[left].topk(min(top_k or len(left), len(left)))  # in descending order
     if temperature == 0:
-        return int(candidates.indices[0])
+        return int(left[candidates.indices[0]])
     p = ((candidates.values - candidates.values[0]) / temperature).softmax(-1)
-    return int(candidates.indices[torch.multinomial(p, 1, generator=generator)])
+    return int(left[candidates.indices[torch.multinomial(p, 1, generator=generator)]])
 
 
 def _check(

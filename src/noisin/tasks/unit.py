@@ -49,6 +49,16 @@ class Unit:
             return math.exp(nats) if nats < LARGEST_EXPONENT else math.inf
         return nats / math.log(2) if self.name == "bits" else nats
 
+    def nats(self, value: float) -> float:
+        """Convert a score in this unit to nats per target: the inverse of :meth:`value`.
+
+        >>> round(Unit("perplexity", "word").nats(100.0), 4), Unit("bits", "character").nats(0.0)
+        (4.6052, 0.0)
+        """
+        if self.name == "perplexity":
+            return math.log(value) if value > 0 else -math.inf
+        return value * math.log(2) if self.name == "bits" else value
+
     def error(self, nats: float, stderr: float) -> float:
         """The standard error of :meth:`value`, to first order."""
         if self.name == "perplexity":

@@ -17,6 +17,7 @@ from noisin.training.build import threads_worthwhile
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
+from noisin.training.runtime.device import find_device
 from noisin.training.runtime.environment import changes, cores, environment
 from noisin.training.runtime.products import chosen_products
 from noisin.training.runtime.workers import Workers
@@ -49,6 +50,14 @@ def threads_to_use(record: RunRecord, config: RunConfig, model: nn.Module, rows:
             f"threads than cores slow training down: choose {found} or fewer."
         )
     return config.threads
+
+
+def device_to_use(record: RunRecord, config: RunConfig) -> torch.device:
+    """The device. A continued run keeps the one that ``"auto"`` chose: it draws the noise."""
+    if config.device != "auto" or is_new(record):
+        return find_device(config.device)
+    began = str(record.environment.get("device"))
+    return find_device(began, f"The run in {record.folder} began on it: continue it there.")
 
 
 def products_to_use(record: RunRecord, workers: Workers) -> Choice:
@@ -152,7 +161,7 @@ def write_record(
 
     ``start`` is the entry of the weights that the run starts from, if they are another run's.
     """
-    now = {**_surroundings(torch.get_num_threads(), config, task), **start}
+    now = {**_surroundings(state.device.type, task), **start}
     for name, content in getattr(task, "files", {}).items():
         record.write(name, content)
     if state.step == 0:
@@ -169,11 +178,11 @@ def write_record(
     record.make_checkpoints()  # after it, because a folder with checkpoints alone is not a run
 
 
-def _surroundings(threads: int, config: RunConfig, task: Task) -> dict[str, Any]:
+def _surroundings(device: str, task: Task) -> dict[str, Any]:
     observation = getattr(task, "observation", None)
     known = {} if observation is None else {"observation": observation.to_json()}
     return {
-        **environment(threads, config.device),
+        **environment(torch.get_num_threads(), device),
         "kernel": native.origin(),
         "products": chosen_products(),
         "unit": {"name": task.unit.name, "per": task.unit.per},

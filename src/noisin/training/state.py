@@ -18,7 +18,7 @@ from noisin.training.checkpoint import Checkpoint, Weights
 from noisin.training.config import TrainConfig
 from noisin.training.contents import Pattern
 from noisin.training.optim import build_optimizer
-from noisin.training.runtime.device import random_state, rewind
+from noisin.training.runtime.device import in_float64, random_state, rewind
 from noisin.training.schedule import Schedule
 from noisin.training.schedule import Weights as Kind
 from noisin.training.two_tailed import TwoTailedAverage
@@ -82,7 +82,7 @@ class TrainState:
 
     def next_sums(self) -> None:
         """Reset the sums to zero."""
-        self.sums = {"nats": torch.zeros((), dtype=torch.float64, device=self.device)}
+        self.sums = {"nats": in_float64(torch.zeros((), device=self.device))}
 
     def count(self, means: Mapping[str, Tensor], targets: int) -> None:
         """Add the means of a batch to the sums, without waiting for their values."""
@@ -158,7 +158,8 @@ class TrainState:
             tail = state.get("tail", {})
             average.load_state_dict({"count": state["average"], "means": means, **tail})
         self.carried = states.to(state["carried"], self.device)
-        self.sums = {name: total.to(self.device) for name, total in state["sums"].items()}
+        place = self.sums["nats"].device
+        self.sums = {name: total.to(place) for name, total in state["sums"].items()}
         for name in (*_COUNTERS, "seconds"):
             setattr(self, name, state[name])
         self.best = checkpoint.manifest.best
@@ -183,7 +184,7 @@ def means_of(loss: Loss) -> dict[str, Tensor]:
     """The nats, the terms and what else was measured of a batch, per target, detached."""
     measured = {f"{MEASURED}{name}": mean for name, mean in loss.measured.items()}
     means = {"nats": loss.mean, **loss.terms, **measured}
-    return {name: mean.detach().double() for name, mean in means.items()}
+    return {name: in_float64(mean.detach()) for name, mean in means.items()}
 
 
 def recorded_means(means: Mapping[str, float]) -> dict[str, dict[str, float]]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,16 +43,11 @@ from noisin.training.noise_schedule import NoiseSchedule
 from noisin.training.predictors import Clean, evaluate
 from noisin.training.record import RunRecord
 from noisin.training.runtime.clock import Clock
-from noisin.training.runtime.device import (
-    find_device,
-    own_random_stream,
-    rewind,
-    use_threads,
-)
+from noisin.training.runtime.device import own_random_stream, rewind, use_threads
 from noisin.training.runtime.divergence import Diverged, advice, all_finite, first_weight, trace
-from noisin.training.runtime.progress import Progress, Quiet, Status
+from noisin.training.runtime.progress import Progress, Quiet, RunOutline, Status
 from noisin.training.runtime.signals import Interrupted, caught
-from noisin.training.runtime.tensorboard import Board
+from noisin.training.runtime.tracking import Tracked, find_tracker
 from noisin.training.runtime.workers import Workers
 from noisin.training.schedule import Weights
 from noisin.training.starting import initial_weights
@@ -70,7 +66,7 @@ class Trainer:
         train: the recipe, its limits, and how often to save.
         out: the folder: new, empty, or that of the same run, which is then continued.
         threads: processor threads; by default as many as the model has enough work for.
-        device: where to compute, ``"cpu"`` or ``"cuda"``.
+        device: where to compute: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``.
         progress: shows the progress of the run.
         workers: the processes that train together.
         settings: the config that the model and the task were built from. Without it, the record
@@ -95,6 +91,8 @@ class Trainer:
         self.record = RunRecord(out)
         self.workers = Workers() if workers is None else workers
         self.progress = progress if progress is not None and self.workers.main else Quiet()
+        if self.workers.main and (trackers := [find_tracker(name) for name in train.trackers]):
+            self.progress = Tracked(self.progress, trackers)
 
     def fit(
         self,
@@ -120,7 +118,7 @@ class Trainer:
         )
         self.task, self.noise = task, noise
         self.stepper = Stepper(self.train, self.workers, self.config.seed)
-        device = find_device(self.config.device)
+        device = resume.device_to_use(self.record, self.config)
         with ExitStack() as stack:
             with self.workers.main_first():
                 stack.enter_context(own_random_stream(device))
@@ -171,23 +169,29 @@ class Trainer:
 
     def _train(self, state: TrainState) -> None:
         """Train epochs until a limit is reached."""
-        wanted = self.train.tensorboard and self.workers.main
-        with Board(self.record.folder, wanted, state.epoch, self.task.unit) as board:
-            self.progress.begin(self.record.folder.name)
-            try:
-                while (reason := self._over(state)) is None:
-                    self._train_epoch(state)
-                    metrics = self._validate(state)
-                    board.write(metrics)
-                    self.progress.epoch(metrics, self.task.unit)
-                with self.workers.main_first():
-                    if self.workers.main:
-                        self._conclude(state, reason)
-            except Interrupted:
-                self._save(state)
-                raise
-            finally:
-                self.progress.end()
+        self.progress.begin(self._outline(state))
+        try:
+            while (reason := self._over(state)) is None:
+                self._train_epoch(state)
+                self.progress.epoch(self._validate(state), self.task.unit)
+            with self.workers.main_first():
+                if self.workers.main:
+                    self._conclude(state, reason)
+        except Interrupted:
+            self._save(state)
+            raise
+        finally:
+            self.progress.end()
+
+    def _outline(self, state: TrainState) -> RunOutline:
+        return RunOutline(
+            self.record.folder,
+            self.config,
+            parameters=sum(weight.numel() for weight in state.parameters),
+            device=state.device.type,
+            threads=torch.get_num_threads(),
+            done=state.epoch,
+        )
 
     def _over(self, state: TrainState) -> str | None:
         """The limit that the run has reached at the end of an epoch, if any."""
@@ -329,7 +333,14 @@ class Trainer:
         # Latent variables are drawn alike after every epoch, and not from the stream of training.
         with own_random_stream(state.device):
             torch.manual_seed(self.config.seed)
-            return evaluate(Clean(state.model), self.task.batches(split), self._poll)
+            report = partial(self._report_score, state, split)
+            return evaluate(Clean(state.model), self.task.batches(split), self._poll, report)
+
+    def _report_score(self, state: TrainState, split: Split, score: Score) -> None:
+        """Report that a split is being scored, if due."""
+        if self.clock.report_is_due():
+            status = self.clock.status(state.tokens, state.epoch, 1.0, self.task.unit, score.nats)
+            self.progress.status(replace(status, scoring=split))
 
     def _save(self, state: TrainState, improved: Sequence[Weights] = ()) -> None:
         """Save a checkpoint unless this state is saved; it is the best of ``improved`` weights."""

@@ -35,9 +35,12 @@ def test_where_there_is_a_compiler_there_is_a_kernel() -> None:
 
 @needs_compiler
 def test_compiled_once_privately_and_found_again(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "noisin.kernels")
     path = build.compiled()
+    assert "Compiling the C kernel, once on this machine" in caplog.text
+    caplog.clear()
     assert path is not None
     assert path.parent == cache
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
@@ -46,6 +49,7 @@ def test_compiled_once_privately_and_found_again(
     monkeypatch.setattr(build, "_run", _only_versions(build._run))
     assert build.compiled() == path
     assert path.stat().st_mtime_ns == before
+    assert caplog.text == ""
 
 
 def _only_versions(run):  # type: ignore[no-untyped-def]

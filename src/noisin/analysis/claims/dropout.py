@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from noisin import noise, regularizers
 from noisin.analysis import rows
-from noisin.analysis.rows import ROUNDING, ClaimRow, Pair
+from noisin.analysis.rows import CORRECTED, ROUNDING, ClaimRow, Pair
 from noisin.analysis.toys import STRONG, H, T, X, draws, fixed, inputs
 from noisin.recurrent.modules import LSTM
 
@@ -78,7 +78,7 @@ def zaremba_is_no_special_case() -> Iterator[ClaimRow]:
     """In the paper's form each gate has its own masks, after the product; Zaremba's masks the
     input, before it, once for all gates. So the latter's gates depend on each other.
     """
-    place = f"{PLACE} (corrected)"
+    place = f"{PLACE} {CORRECTED}"
     x = inputs(1)[0].expand(draws(20_000), X)
     paper = fixed(regularizers.DropoutLSTMCell(X, H, p_x=1 - KEEP), 2)
     zaremba = nn.LSTMCell(X, H).double()

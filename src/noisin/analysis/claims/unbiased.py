@@ -12,7 +12,14 @@ from torch import nn
 
 from noisin import noise, regularizers
 from noisin.analysis import unbiasedness
-from noisin.analysis.rows import FALSE_ALARM_RATE, UNBIASEDNESS_CHECKS, ClaimRow, exact, figure
+from noisin.analysis.rows import (
+    CORRECTED,
+    FALSE_ALARM_RATE,
+    UNBIASEDNESS_CHECKS,
+    ClaimRow,
+    exact,
+    figure,
+)
 from noisin.analysis.toys import STRONG, H, T, X, draws, fixed, inputs
 from noisin.errors import GrowingNoise
 from noisin.recurrent.cells import Noisy
@@ -33,7 +40,7 @@ def unbiased_noise() -> Iterator[ClaimRow]:
     yield _holds("stack", "the same for each of three layers of LSTM, given its input", WEAK_PLACE,
                  *_t_of(LSTM(X, H, 3, noise=law), "weak"))  # fmt: skip
     yield _fails("fed-back-not-strong", "E[z] ≠ h for fed-back noise, last layer or not",
-                 f"{STRONG_PLACE} (corrected)",
+                 f"{STRONG_PLACE} {CORRECTED}",
                  *_t_of(RNN(X, H, noise=law, noisy_layers="last"), "strong"))  # fmt: skip
     yield _fails("shared-not-weak", "noise shared over time and fed back: not even weakly",
                  WEAK_PLACE, *_t_of(RNN(X, H, noise=law, share="sequence"), "weak"))  # fmt: skip

@@ -14,7 +14,7 @@ from noisin.data.datasets import DATASETS
 from noisin.experiments.formats import Sheet
 from noisin.experiments.paper import results, zoo
 from noisin.experiments.paper.results import System
-from noisin.experiments.paper.tables import Result, result_of
+from noisin.experiments.paper.tables import Result, left_out, result_of, shown_lines
 from noisin.experiments.paper.zoo import SystemRecipe
 from noisin.experiments.records import Run, point
 from noisin.experiments.seeds import Mean
@@ -95,19 +95,20 @@ def line_up(runs: Iterable[Run]) -> Lineup:
     )
 
 
-def sheets(runs: Iterable[Run]) -> Iterator[Sheet]:
-    """The paper's table next to ours, and the other recipes."""
+def sheets(runs: Iterable[Run], every: bool = False) -> Iterator[Sheet]:
+    """The paper's table next to ours, and the other recipes: see :func:`~.tables.shown_lines`."""
     lineup = line_up(runs)
+    shown = shown_lines((*lineup.rows, *lineup.relatives), every)
     yield Sheet(
         f"Table {NUMBER}. Penn Treebank, the best of their time",
         HEADS,
-        tuple(_row(line) for line in lineup.rows),
+        tuple(_row(line) for line in lineup.rows if line in shown),
         left=(0, 1, 2, len(HEADS) - 1),
     )
     yield Sheet(
         "Other recipes of systems, not in the paper",
         OTHER_HEADS,
-        tuple(_relative(line) for line in lineup.relatives),
+        tuple(_relative(line) for line in lineup.relatives if line in shown),
         left=(0, len(OTHER_HEADS) - 1),
     )
 
@@ -121,9 +122,10 @@ def remarks(runs: Sequence[Run]) -> Iterator[str]:
     )
     yield from (f"{row.model}: {row.note}" for row in results.SYSTEMS if row.note)
     yield from (f"{recipe.name}: {recipe.note}" for recipe in zoo.SYSTEM_RECIPES.values())
-    others = line_up(runs).others
-    if others:
-        yield f"Other runs that belong to no system of this table: {len(others)}."
+    found = line_up(runs)
+    yield from left_out(NUMBER, (*found.rows, *found.relatives))
+    if found.others:
+        yield f"Other runs that belong to no system of this table: {len(found.others)}."
     if not runs:
         yield "There are no runs. To make one: noisin train ptb-small-awd"
 
@@ -184,7 +186,7 @@ def _runs(line: SystemLine) -> tuple[str, str, str]:
     fewest, most = result.epochs
     span = f"{fewest}" if fewest == most else f"{fewest}-{most}"
     seeds = str(len(result.runs)) if result.runs else MISSING
-    return seeds, f"{span} of {result.limit}" if result.runs else MISSING, ", ".join(_notes(line))
+    return seeds, f"{span} of {result.limit}" if result.runs else MISSING, ", ".join(result.notes)
 
 
 def _notes(line: SystemLine) -> tuple[str, ...]:

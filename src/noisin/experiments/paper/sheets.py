@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
 
 from noisin.experiments import formats, tags
 from noisin.experiments.collection import Collection
-from noisin.experiments.formats import Sheet
+from noisin.experiments.formats import Format, Sheet
 from noisin.experiments.paper import lineup, recipes, results, tables
 from noisin.experiments.paper.tables import Comparison, TableLine
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
 
-Format = Literal["text", "markdown", "csv", "latex"]
 MISSING = "-"
 MOST = 10  # runs that are listed one by one
 HEADS = (
@@ -45,21 +43,26 @@ LEGEND = {
 }
 
 
-def show(number: int, runs: Collection, format: Format = "text") -> str:
-    """A table of the paper next to ours, in a format. CSV contains only the numbers."""
+def show(
+    number: int,
+    runs: Collection,
+    format: Format = "text",
+    *,
+    every: bool = False,
+    width: int | None = None,
+) -> str:
+    """A table of the paper next to ours, in a format. CSV contains only the numbers.
+
+    Args:
+        number: the number in the paper.
+        runs: where ours come from.
+        format: the format.
+        every: whether to show the rows without a run, too; CSV has them all.
+        width: the most columns of a line of text.
+    """
     if format == "csv":
         return _csv(number, runs)
-    shown = list(sheets(number, runs))
-    below = remarks(number, runs)
-    if format == "text":
-        lines = [formats.one_line(remark) for remark in below]
-        return "\n\n".join([*map(formats.text, shown), "\n".join(lines)])
-    if format == "markdown":
-        items = "\n".join(f"- {formats.in_markdown(remark)}" for remark in below)
-        return "\n\n".join([*map(formats.markdown, shown), items])
-    lines = [f"{formats.in_latex(remark)}\\par" for remark in below]
-    note = "% needs \\usepackage{booktabs}"
-    return "\n\n".join([note, *map(formats.latex, shown), "\n".join(lines)])
+    return formats.document(sheets(number, runs, every), remarks(number, runs), format, width)
 
 
 def remarks(number: int, runs: Collection) -> list[str]:
@@ -73,20 +76,21 @@ def remarks(number: int, runs: Collection) -> list[str]:
     return found + [f"{record.name} cannot be used: {record.reason}" for record in runs.damaged]
 
 
-def sheets(number: int, runs: Collection) -> Iterator[Sheet]:
+def sheets(number: int, runs: Collection, every: bool = False) -> Iterator[Sheet]:
     """The parts of a table of the paper next to ours, one for each size of the model."""
     tables.check_number(number)
     if number == lineup.NUMBER:
-        yield from lineup.sheets(runs)
+        yield from lineup.sheets(runs, every)
         return
     comparison = tables.compare(number, runs)
+    lines = tables.shown_lines(comparison.lines, every)
     short = next(k for k, name in recipes.CORPORA.items() if name == comparison.corpus)
     for size, units in results.HIDDEN_SIZES.items():
         title = (
             f"Table {number}. {results.TITLES[comparison.corpus]}, {size}: LSTM of 2 × {units} "
             f"units. Each row is noisin train {short}-{size}[-DROPOUT][-NOISE]"
         )
-        rows = tuple(_row(line) for line in comparison.lines if line.cell.size == size)
+        rows = tuple(_row(line) for line in lines if line.cell.size == size)
         yield Sheet(title, HEADS, rows, left=(0, len(HEADS) - 1))
 
 
@@ -105,7 +109,7 @@ def _row(line: TableLine) -> tuple[str, ...]:
         MISSING if line.difference is None else f"{line.difference:+.1f}",
         str(len(result.runs)) if result.runs else MISSING,
         f"{span} of {result.limit}" if result.runs else MISSING,
-        ", ".join(_notes(line)),
+        ", ".join(result.notes),
     )
 
 
@@ -130,6 +134,7 @@ def _of_ours(number: int, runs: Collection) -> Iterator[str]:
         "and the difference is our test minus the paper's."
     )
     yield from _legend(sheets(number, runs))
+    yield from tables.left_out(number, tables.compare(number, runs).lines)
 
 
 def _legend(shown: Iterable[Sheet]) -> Iterator[str]:

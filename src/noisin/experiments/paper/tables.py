@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from noisin.data.datasets import DATASETS
 from noisin.errors import InvalidValue
@@ -53,6 +54,11 @@ class Result:
     epochs: tuple[int, int] = (0, 0)
     limit: int = 0
     notes: tuple[str, ...] = ()
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether there is a run of the recipe, even one that does not count."""
+        return bool(self.runs or self.notes)
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,31 @@ def _lines(cell: TableCell, alike: Mapping[str, list[Run]]) -> Iterator[TableLin
         found = alike.get(point(config), [])
         if found or i == 0:
             yield TableLine(cell, result_of(name, config.train.epochs, found))
+
+
+class _HasResult(Protocol):
+    @property
+    def result(self) -> Result: ...
+
+
+_Line = TypeVar("_Line", bound=_HasResult)
+
+
+def shown_lines(lines: Iterable[_Line], every: bool) -> list[_Line]:
+    """The lines that have runs; or ``every`` line, as also where there is no run at all."""
+    known = list(lines)
+    made = [line for line in known if line.result.has_runs]
+    return known if every or not made else made
+
+
+def left_out(number: int, lines: Sequence[_HasResult]) -> Iterator[str]:
+    """A remark on the lines of a table that have no run, where others have."""
+    without = sum(not line.result.has_runs for line in lines)
+    if 0 < without < len(lines):
+        yield (
+            f"{without} of the {len(lines)} rows have no run: noisin table {number} --all shows "
+            f"them."
+        )
 
 
 def result_of(recipe: str, limit: int, runs: Sequence[Run]) -> Result:

@@ -118,8 +118,9 @@ def learning_curves(task: TaskGroup) -> tuple[Figure, list[LegendLine]]:
 def spread(task: TaskGroup) -> tuple[Figure, list[LegendLine]] | None:
     """The score on valid at the best epoch by the std of the noise, a line for each family.
 
-    Of complete runs only. None if fewer than two of the points have noise. In addition, as levels,
-    the same without noise, and the best with dropout instead.
+    Of complete runs only. None if fewer than two of the points have noise. Dropout of one rate has
+    its place too, as noise of the std ``sqrt(p / (1 - p))``. In addition, as levels, the same
+    without noise, and the best with dropout of several rates instead.
     """
     points = [point for point in task.points if point.complete and _drawable(point)]
     noisy = [point for point in points if point.std is not None]
@@ -128,9 +129,12 @@ def spread(task: TaskGroup) -> tuple[Figure, list[LegendLine]] | None:
     figure, axes = new_axes()
     lines = [_level(axes, point) for point in _levels(points)]
     known = looks(_families(task))
-    for label, some in sorted(_by_kind(noisy).items()):
-        style = replace(known[_family(some[0])], dashed=words.has_dropout(some[0].config))
-        _by_std(axes, style, sorted(some, key=lambda point: point.std or 0.0))
+    placed = noisy + [point for point in points if point.dropout_std is not None]
+    for label, some in sorted(_by_kind(placed).items()):
+        with_noise = some[0].config.noise is not None
+        dashed = with_noise and words.has_dropout(some[0].config)
+        style = replace(known[_family(some[0])], dashed=dashed)
+        _by_std(axes, style, sorted(some, key=_std))
         lines.append(LegendLine(label, style))
     axes.set(xlabel="standard deviation of the noise", ylabel=f"{task.unit} on valid")
     axes.set_xlim(left=0)
@@ -154,20 +158,27 @@ def _family(point: PointGroup) -> str | None:
     return point.config.noise.family if point.config.noise else None
 
 
+def _std(point: PointGroup) -> float:
+    """The place of a point on the axis: the spread of its noise, else of its dropout."""
+    return point.std if point.std is not None else point.dropout_std or 0.0
+
+
 def _by_kind(points: Iterable[PointGroup]) -> dict[str, list[PointGroup]]:
-    """Points that differ in the spread of their noise alone."""
+    """Points that differ in the spread of their noise, or in the rate of their dropout, alone."""
     kinds: dict[str, list[PointGroup]] = {}
     for point in points:
         noise = point.config.noise
-        assert noise is not None
-        kinds.setdefault(point.label.replace(words.noise(noise), words.kind(noise)), []).append(
-            point
-        )
+        if noise is None:
+            whole, kind = words.dropout(point.config), "dropout"
+        else:
+            whole, kind = words.noise(noise), words.kind(noise)
+        kinds.setdefault(point.label.replace(whole, kind), []).append(point)
     return kinds
 
 
 def _levels(points: Iterable[PointGroup]) -> list[PointGroup]:
     usual = [point for point in points if point.std is None and "," not in point.label]
+    usual = [point for point in usual if point.dropout_std is None]
     plain = [point for point in usual if not words.has_dropout(point.config)]
     return plain[:1] + [point for point in usual if point not in plain][:1]
 
@@ -182,7 +193,7 @@ def _level(axes: Axes, point: PointGroup) -> LegendLine:
 def _by_std(axes: Axes, style: Style, points: Sequence[PointGroup]) -> None:
     valid = [point.valid for point in points if point.valid is not None]
     axes.errorbar(
-        [point.std or 0.0 for point in points],
+        [_std(point) for point in points],
         [v.mean for v in valid],
         [v.std or 0.0 for v in valid],
         color=LIGHT[style.colour],

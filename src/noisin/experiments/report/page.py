@@ -138,6 +138,8 @@ class Chapter:
             f"Lowest {self.unit} on valid by the standard deviation of the noise, complete runs "
             f"only."
         )
+        if any(line.label.startswith("dropout") for line in drawn[1]):
+            caption += " Dropout at rate p is noise of standard deviation √(p / (1 − p))."
         label = (
             f"{_capital(self.unit)} by spread of the noise, {self.title}. The numbers are in the "
             f"table below."

@@ -13,7 +13,7 @@ import optuna
 from noisin.experiments.sweep.definition import SweepRun
 from noisin.tasks.unit import Unit
 from noisin.training.record import RunRecord
-from noisin.training.runtime.progress import Status
+from noisin.training.runtime.progress import RunOutline, Status
 from noisin.training.scores import in_unit
 
 Tell = Callable[[dict[str, Any]], None]
@@ -43,7 +43,7 @@ class Reports:
         begun = len(record.metrics) / epochs  # the part that is done already
         self._mine = {"run": run.name, "epochs": epochs, "begun": begun}
 
-    def begin(self, _: str) -> None:
+    def begin(self, _: RunOutline) -> None:
         """A run starts or continues: report the epochs that the study does not know yet."""
         self.tell(self._mine)
         unit = self.record.unit
@@ -53,10 +53,11 @@ class Reports:
     def status(self, status: Status) -> None:
         """Report the current status."""
         self.look()
+        score = None if status.scoring else _finite(status.unit.value(status.nats))
         self.tell(
             self._mine
             | {"epoch": status.epoch, "done": status.done, "left": _finite(status.seconds_left)}
-            | {"score": _finite(status.unit.value(status.nats)), "unit": asdict(status.unit)}
+            | {"score": score, "unit": asdict(status.unit)}
         )
 
     def epoch(self, metrics: Mapping[str, Any], unit: Unit) -> None:

@@ -10,7 +10,10 @@ from pydantic import BaseModel
 
 from noisin._util.settings import leave_out
 
-_WITHOUT_EFFECT = {"data": {"folder"}, "train": {"save_minutes", "save_steps", "tensorboard"}}
+_WITHOUT_EFFECT = {
+    "data": {"folder"},
+    "train": {"save_minutes", "save_steps", "tensorboard", "tracker"},
+}
 _LIMITS = {"epochs", "tokens", "minutes", "patience", "nt_patience"}
 
 # Optional settings by dotted name, with the value that means "off". With that value they are left
@@ -55,6 +58,7 @@ ABSENT: dict[str, Any] = {
     "train.shrink": 0.0,
     "train.start": None,
     "train.nt_patience": None,
+    "train.tracker": None,
     "own": None,
 }
 

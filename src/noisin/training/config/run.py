@@ -56,7 +56,9 @@ class RunConfig(Section):
         le=MOST_THREADS,
         description="Processor threads; by default as many as the model has work for.",
     )
-    device: Literal["cpu", "cuda"] = Field(default="cpu", description="Where to compute.")
+    device: Literal["cpu", "cuda", "mps", "auto"] = Field(
+        default="cpu", description="Where to compute; auto takes the first of cuda, mps and cpu."
+    )
 
     own: OwnConfig | None = Field(
         default=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from noisin.models.names import TERMS
 from noisin.training.config.choice import Frozen, OneOf
@@ -23,6 +23,7 @@ from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 from noisin.training.config.structure import AugmentedLossConfig
 
 _TERM = OneOf(TERMS)
+TRACKER_NAMES = ("tensorboard", "wandb", "mlflow", "aim")
 
 
 class TrainConfig(Section):
@@ -147,8 +148,17 @@ class TrainConfig(Section):
         default=None, ge=1, description="Also save after every so many steps."
     )
     tensorboard: bool = Field(default=False, description="Also write metrics for TensorBoard.")
+    tracker: Annotated[str, AfterValidator(OneOf(TRACKER_NAMES))] | None = Field(
+        default=None, description="Also send metrics to a tracker of experiments."
+    )
 
     _complete = model_validator(mode="before")(staticmethod(completed))
+
+    @property
+    def trackers(self) -> list[str]:
+        """The names of the trackers, each once."""
+        names = ["tensorboard"] if self.tensorboard else []
+        return list(dict.fromkeys(names if self.tracker is None else [*names, self.tracker]))
 
     @field_validator("start")
     @classmethod

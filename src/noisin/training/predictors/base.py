@@ -18,6 +18,7 @@ from noisin.models.base import State
 from noisin.recurrent.injection import as_training
 from noisin.tasks.unit import Score
 from noisin.training import samples
+from noisin.training.runtime.device import in_float64
 
 
 class Predictor(Protocol):
@@ -88,7 +89,7 @@ def evaluate(
             errors += _error(state)
         log_p, state = predictor(batch, state if batch.carries else None)
         scored = log_p if batch.scored is None else log_p[batch.scored.to(log_p.device)]
-        total += scored.double().sum().item()
+        total += in_float64(scored).sum().item()
         count += batch.count
         each(batch, log_p)
         if count:

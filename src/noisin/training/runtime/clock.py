@@ -82,7 +82,7 @@ class Clock:
         progress = done - self._done
         left = self.session * (1 - done) / progress if progress > 0 else float("inf")
         return Status(
-            epoch=epoch + 1,
+            epoch=min(epoch + 1, self.train.epochs),
             epochs=self.train.epochs,
             unit=unit,
             nats=nats,

@@ -11,22 +11,35 @@ from torch import Tensor
 from noisin.errors import InvalidValue
 
 
-def find_device(name: str) -> torch.device:
+def chosen_device(name: str) -> str:
+    """The device that ``"auto"`` stands for: the first of CUDA, MPS and the CPU that is there."""
+    if name != "auto":
+        return name
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def find_device(name: str, remedy: str = "Use device = 'cpu' or 'auto'.") -> torch.device:
     """The device to compute on; raises if it is not available."""
-    if name == "cuda" and not torch.cuda.is_available():
+    name = chosen_device(name)
+    missing = {"cuda": not torch.cuda.is_available(), "mps": not torch.backends.mps.is_available()}
+    if missing.get(name, name != "cpu"):
         raise InvalidValue(
-            "training: device = 'cuda', but torch finds no CUDA device. Use device = 'cpu'."
+            f"training: device = {name!r:.60}, but torch finds no {name[:60].upper()} device. "
+            f"{remedy}"
         )
-    return (
-        torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else torch.device(name)
-    )
+    return torch.device(name, torch.cuda.current_device()) if name == "cuda" else torch.device(name)
 
 
 @contextmanager
 def own_random_stream(device: torch.device) -> Iterator[None]:
     """Restore torch's generators on exit."""
-    with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
+    before = random_state(device)
+    try:
         yield
+    finally:
+        rewind(before, device)
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
@@ -34,6 +47,8 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
+    if device.type == "mps":
+        states["mps"] = torch.mps.get_rng_state()
     return states
 
 
@@ -42,6 +57,13 @@ def rewind(states: Mapping[str, Tensor], device: torch.device) -> None:
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"], device)
+    if device.type == "mps":
+        torch.mps.set_rng_state(states["mps"])
+
+
+def in_float64(t: Tensor) -> Tensor:
+    """A tensor in float64; on the CPU if its own device, MPS, has no float64."""
+    return (t.cpu() if t.device.type == "mps" else t).double()
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from noisin._util import states
 from noisin.data import Batch
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise.sampling import Shard, set_shard
+from noisin.training.runtime.device import chosen_device
 from noisin.training.runtime.workers import Workers
 
 
@@ -41,6 +42,7 @@ def connected(device: str = "cpu") -> Iterator[Workers]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Workers()
         return
+    device = chosen_device(device)
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     with _together():

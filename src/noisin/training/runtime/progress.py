@@ -5,9 +5,36 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from noisin.tasks.unit import Unit
+from noisin.training.config import RunConfig
+
+
+@dataclass(frozen=True)
+class RunOutline:
+    """What a run is, known when it starts or continues.
+
+    Attributes:
+        folder: its folder.
+        config: its settings.
+        parameters: the number of parameters of the model.
+        device, threads: what computes it.
+        done: the number of epochs that are complete.
+    """
+
+    folder: Path
+    config: RunConfig
+    parameters: int
+    device: str
+    threads: int
+    done: int = 0
+
+    @property
+    def title(self) -> str:
+        """The name of the folder."""
+        return self.folder.name
 
 
 @dataclass(frozen=True)
@@ -17,10 +44,12 @@ class Status:
     Attributes:
         epoch: the current epoch, counted from 1.
         epochs: the maximum number of epochs.
-        unit, nats: the score on the training data of this epoch so far, with the noise on.
+        unit, nats: the score on the training data of this epoch so far, with the noise on; or
+            that of the split that is being scored, so far.
         tokens_per_second: the speed of this session.
         done: the fraction of the run that is done, by its limits.
         seconds_left: the estimated time until the limit; early stopping may end the run earlier.
+        scoring: the split that is being scored after an epoch, or None while training.
     """
 
     epoch: int
@@ -30,12 +59,13 @@ class Status:
     tokens_per_second: float
     done: float
     seconds_left: float
+    scoring: str | None = None
 
 
 class Progress(Protocol):
     """Shows a run. The trainer prints nothing itself."""
 
-    def begin(self, title: str) -> None:
+    def begin(self, outline: RunOutline) -> None:
         """A run starts or continues."""
 
     def status(self, status: Status) -> None:
@@ -54,7 +84,7 @@ class Progress(Protocol):
 class Quiet:
     """Shows nothing; messages for the user are Python warnings."""
 
-    def begin(self, title: str) -> None:
+    def begin(self, outline: RunOutline) -> None:
         """Nothing."""
 
     def status(self, status: Status) -> None:
