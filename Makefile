@@ -58,7 +58,8 @@ PRODUCTS := tests/recurrent tests/noise tests/analysis tests/regularizers tests/
 	tests/cli/test_surroundings.py tests/cli/test_verify.py
 stress: $(READY)
 	NOISIN_PRODUCTS=all $(PYTEST) $(PRODUCTS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[gpu]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[gpu,parquet]"
+	$(PYTEST) tests/data/test_parquet.py
 	NOISIN_PRODUCTS=all $(PYTEST) tests/recurrent/kernels/test_triton.py tests/recurrent/kernels/test_gpu.py
 	NOISIN_PRODUCTS=all $(PYTEST) tests/test_benchmarks.py tests/cli/test_sweep.py tests/training/test_distributed.py
 	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed

@@ -95,12 +95,20 @@ def test_forecasts_beside_the_naive_one(sales: Path, tmp_path: Path, capsys: Any
     assert "naive 4" in shown
     told = json.loads((tmp_path / "forecast-1111.json").read_text())
     assert told["forecasts"] == 3
-    assert told["targets"]["sold"]["crps"] > 0
-    assert set(told["targets"]["sold"]["naive"]) == {"4"}
+    for kind, words in (("targets", "sold, noise on"), ("without_noise", "sold, noise off")):
+        score = told[kind]["sold"]
+        assert score["crps"] > 0
+        assert set(score["naive"]) == {"4"}
+        (line,) = [line for line in shown.splitlines() if line.startswith(words)]
+        assert f"{score['crps']:.4g}" in line
     assert (tmp_path / "forecast-1111.png").read_bytes().startswith(b"\x89PNG")
     first = (tmp_path / "forecast-1111.json").read_bytes()
     assert in_process(*arguments) == 0
     assert (tmp_path / "forecast-1111.json").read_bytes() == first, "of the same seed"
+    assert in_process(*arguments[:-1]) == 0
+    alone = json.loads((tmp_path / "forecast-1111.json").read_text())
+    assert alone["targets"] == told["without_noise"]
+    assert "without_noise" not in alone
 
 
 @pytest.mark.parametrize(
@@ -119,6 +127,45 @@ def test_what_generate_refuses(
 ) -> None:
     assert in_process("generate", str(sales), *arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_forecasts_of_a_stochastic_rnn(tmp_path: Path, capsys: Any) -> None:
+    data = write(tmp_path / "sales.csv", counts())
+    latent = ("--model.latent.kind", "vrnn", "--model.latent.z_size", "2")
+    run = ("train", settings(tmp_path, data), *SMALL, *latent, "--out", str(tmp_path / "runs"))
+    assert in_process(*run) == 0
+    (folder,) = (tmp_path / "runs").glob("mine-*")
+    found = []
+    for _ in range(2):
+        assert in_process("generate", str(folder), "--samples", "20") == 0
+        found.append(json.loads((folder / "forecast-1111.json").read_text()))
+    assert found[0] == found[1]
+    assert found[0]["targets"]["sold"]["crps"] > 0
+
+
+def test_a_sweep(tmp_path: Path, capsys: Any) -> None:
+    """A grid over a series: records, points and a report as for text, in its own unit."""
+    data = write(tmp_path / "sales.csv", counts())
+    own = SETTINGS.format(name=data, likelihood="poisson")
+    grid = tmp_path / "mine.toml"
+    grid.write_text(
+        f'base = "bikes"\nseeds = [1]\n{own}epochs = 1\n\n[grid]\nmodel.hidden_size = [2, 4]\n'
+    )
+    out = str(tmp_path / "runs")
+    assert in_process("sweep", str(grid), "--jobs", "1", "--out", out) == 0
+    shown = capsys.readouterr()
+    assert "nats per step" in shown.out
+    runs = sorted((tmp_path / "runs" / "mine").glob("hidden_size-*-seed-1-*"))
+    assert len(runs) == 2
+    bests = [json.loads((run / "summary.json").read_text())["best"] for run in runs]
+    points = json.loads((tmp_path / "runs" / "mine" / "points.json").read_text())
+    found = sorted(point["valid"]["mean"] for point in points)
+    assert found == sorted(best["valid"]["nats"] for best in bests)
+    assert points[0]["unit"] == {"name": "nats", "per": "step"}
+    assert in_process("report", out, "--out", str(tmp_path / "page.html")) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "series and model" in page
+    assert "sales.csv, LSTM 1×4" in page
 
 
 BAD: dict[str, tuple[list[Any], str, str]] = {
@@ -207,3 +254,15 @@ def test_music_is_scored_by_both_conventions_and_drawn(tmp_path: Path, capsys: A
     assert "--samples is for forecasts" in capsys.readouterr().err
     assert in_process("generate", str(folder), "--noise") == 2
     assert "was trained without noise" in capsys.readouterr().err
+
+
+@pytest.mark.skipif("NOISIN_DATA" not in os.environ, reason="NOISIN_DATA is not set")
+def test_music_is_drawn_from_a_stochastic_rnn(tmp_path: Path) -> None:
+    latent = ("--model.latent.kind", "srnn", "--model.latent.z_size", "2")
+    run = ("train", "jsb", *SMALL, *latent, "--train.batch_size", "80", "--out", str(tmp_path))
+    assert in_process(*run, "--train.tokens", "8000", "--train.clean_tokens", "0") == 0
+    (folder,) = tmp_path.glob("jsb-*")
+    for _ in range(2):
+        assert in_process("generate", str(folder), "--length", "9", "--out", str(tmp_path)) == 0
+    roll, _ = parse((tmp_path / "music-1111.mid").read_bytes(), 1)
+    assert roll.any()

@@ -118,7 +118,7 @@ def test_two_texts_by_one_name_are_two_tasks(tmp_path: Path, known: dict[str, An
     write_run(tmp_path / "old")
     write_run(tmp_path / "new").write("environment.json", known)
     other = "ffffffff" if known else "unknown"
-    titles = [f"manual, LSTM 2×650 (text {text})" for text in ("00000000", other)]
+    titles = [f"manual, LSTM 2×650 (data {text})" for text in ("00000000", other)]
     assert [task.title for task in tasks(collect(tmp_path))] == titles
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import noisin
+from noisin import noise
 from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods import LIKELIHOODS, SCALED
 from noisin.models import Dense, LearntScale, SequenceModel, Values
+from noisin.models.latent import VRNN
 from noisin.models.paths import draw
 from noisin.tasks import Series
 from noisin.training import forecasts
@@ -140,3 +143,46 @@ def test_a_head_without_a_likelihood() -> None:
     model = SequenceModel(Values(2), [noisin.LSTM(2, 3)], torch.nn.Identity())
     with pytest.raises(InvalidType, match="Identity has no likelihood to draw from"):
         draw(model, torch.zeros(1, 2), 3, lambda drawn: drawn)
+
+
+class ReadsWithNoise(SequenceModel):
+    """Noise while it reads, and none in its predictions."""
+
+    def predict_next(self, x: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
+        with noisin.noise_off(self):
+            return super().predict_next(x, state)
+
+
+def test_with_noise_each_path_has_read_the_past_on_its_own() -> None:
+    task = Series(data("scaled-gaussian"))
+    model = model_for(task)
+    assert isinstance(model.head, LearntScale)
+    with torch.no_grad():
+        model.head.weight[2:] = 0.0
+        model.head.bias[2:] = -99.0  # an error of almost zero
+    rnn = noisin.LSTM(model.layers[0].input_size, 5, noise=noise.Gaussian(4.0))
+    rnn.load_state_dict(model.layers[0].state_dict())
+    noisy = ReadsWithNoise(model.encoder, [rnn], model.head).eval()
+    table = task.data.test[0]
+    clean = forecast(noisy, task, table, length=2, K=6)
+    with noisin.noise_on(noisy):
+        found = forecast(noisy, task, table, length=2, K=6)
+    assert np.ptp(found.samples, 0).mean() > 5 * np.ptp(clean.samples, 0).mean()
+
+
+def test_forecasts_of_a_stochastic_rnn() -> None:
+    task = Series(data("poisson"))
+    seen, table = task.observation, task.data.test[0]
+    sizes = {"hidden_size": 4, "z_size": 2, "mlp_size": 3, "input_size": seen.inputs}
+    model = VRNN(seen.size, LIKELIHOODS["poisson"](), **sizes).eval()
+    found = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)  # of the latent variables of the past
+        found.append(forecast(model, task, table, length=3, K=7, seed=seed).samples)
+    assert found[0].shape == (7, 2, 3, 2)
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+    table.target[8:] += 5  # the last origin is 8
+    torch.manual_seed(1)
+    other = forecast(model, task, table, length=3, K=7, seed=1).samples
+    assert np.array_equal(found[0], other), "a forecast does not see what comes"

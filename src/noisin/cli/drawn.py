@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ class Drawing:
         if self.samples is not None:
             raise InvalidValue("--samples is for forecasts of a series; music is one piece.")
         generator = torch.Generator().manual_seed(self.seed)
-        with self._drawing():
+        with self._drawing(self.noise):
             frames = draw(
                 self.restored.model,
                 torch.zeros(1, NOTES),
@@ -82,17 +82,23 @@ class Drawing:
         tell(f"{len(piece)} frames with {int(piece.sum())} notes are in {path}{drawn}.")
 
     def forecasts(self, task: Series) -> None:
-        """Forecasts of the test data, their scores, and a picture of one in the middle."""
-        from noisin.training.forecasts import LEVELS, forecast
+        """Forecasts of the test data, their scores, and a picture of one in the middle.
+
+        With noise, those without it are scored too.
+        """
+        from noisin.training.forecasts import LEVELS
 
         table = task.data.test[0]
         length = self.length or min(task.data.seasons, default=STEPS)
         K = self.samples or PATHS
-        with self._drawing(), Meter("forecasts", len(table) // length, "forecasts") as meter:
-            sizes = {"length": length, "K": K}
-            model = self.restored.model
-            found = forecast(model, task, table, **sizes, seed=self.seed, progress=meter.show)
-        scores = {name: found.scores(i) for i, name in enumerate(task.data.targets)}
+        found = self._forecasts(task, length, K, self.noise)
+        scores = {"": found.by_target(task.data.targets)}
+        if self.noise:
+            without = self._forecasts(task, length, K, noise=False)
+            scores = {
+                ", noise on": scores[""],
+                ", noise off": without.by_target(task.data.targets),
+            }
         told = {
             "run": str(self.record.folder),
             "split": "test",
@@ -103,7 +109,7 @@ class Drawing:
             "length": length,
             "samples": K,
             "forecasts": len(found.origins),
-            "targets": scores,
+            **dict(zip(("targets", "without_noise"), scores.values(), strict=False)),
         }
         path = self.out / f"forecast-{self.seed}.json"
         write_atomically(path, (json.dumps(told, indent=2) + "\n").encode())
@@ -124,29 +130,34 @@ class Drawing:
             f"{len(found.origins)} forecasts of {length} steps of test, one after another, {K} "
             f"paths each{', with noise on' if self.noise else ''}:\n"
         )
-        _print(scores, found)
+        _print(scores, list(found.naive))
         tell(f"\nThe scores are in {path}{drawn}.")
 
+    def _forecasts(self, task: Series, length: int, K: int, noise: bool) -> Forecasts:
+        """K paths of each forecast of the test data."""
+        from noisin.training.forecasts import forecast
+
+        table, model = task.data.test[0], self.restored.model
+        sizes = {"length": length, "K": K, "seed": self.seed}
+        with self._drawing(noise), Meter("forecasts", len(table) // length, "forecasts") as meter:
+            return forecast(model, task, table, **sizes, progress=meter.show)
+
     @contextmanager
-    def _drawing(self) -> Iterator[None]:
-        """The model without dropout, and with noise if it is asked for."""
+    def _drawing(self, noise: bool) -> Iterator[None]:
+        """The model without dropout, with noise or without."""
+        import torch
+
         from noisin.recurrent.injection import as_training, noise_on
 
         model, config = self.restored.model, self.restored.config
-        if self.noise and (config.noise is None or config.train.objective == "penalty"):
+        if noise and (config.noise is None or config.train.objective == "penalty"):
             raise InvalidValue(
                 f"{self.record.folder}: was trained without noise, so --noise has no effect. "
                 f"Leave it out."
             )
-        with as_training(model, on=False):
-            if not self.noise:
-                yield
-                return
-            import torch
-
-            torch.manual_seed(self.seed)
-            with noise_on(model):
-                yield
+        torch.manual_seed(self.seed)  # of noise and latent variables
+        with as_training(model, on=False), noise_on(model) if noise else nullcontext():
+            yield
 
     def _draw(self, figure: Callable[[], Figure], beside: Path) -> str:
         """Write a picture beside a file; return the end of a sentence about it."""
@@ -156,15 +167,17 @@ class Drawing:
         return f", the picture in {svg} (and .png)"
 
 
-def _print(scores: dict[str, Any], found: Forecasts) -> None:
-    """A table: the forecasts of each target beside the naive ones."""
+def _print(scores: Mapping[str, dict[str, Any]], seasons: Sequence[int]) -> None:
+    """A table: the forecasts of each target beside the naive ones, by what names their kind."""
     from noisin.training.forecasts import LEVELS
 
     bands = [f"in {100 * level:g} %" for level in LEVELS]
-    naive = [f"naive {season}" for season in found.naive]
+    naive = [f"naive {season}" for season in seasons]
     table = new_table("target", "CRPS", "MAE", *naive, *bands)
-    for name, score in scores.items():
-        errors = [score["crps"], score["mae"], *score["naive"].values()]
-        shares = [f"{100 * share:.1f} %" for share in score["coverage"].values()]
-        table.add_row(Text(name), *(f"{error:.4g}" for error in errors), *shares)
+    for name in next(iter(scores.values())):
+        for kind, by_target in scores.items():
+            score = by_target[name]
+            errors = [score["crps"], score["mae"], *score["naive"].values()]
+            shares = [f"{100 * share:.1f} %" for share in score["coverage"].values()]
+            table.add_row(Text(name + kind), *(f"{error:.4g}" for error in errors), *shares)
     show_table(table)

@@ -101,11 +101,6 @@ def generate(
             raise InvalidValue(f"{name} must lie in 1 to {MOST:,}, got {value}.")
     if not 0 <= seed < 2**63:
         raise InvalidValue(f"--seed must be 0 or more and below 2**63, got {seed}.")
-    if record.config.model.latent is not None:
-        raise InvalidValue(
-            f"{run}: generate draws from models without latent variables, and this one is a "
-            f"{type(restored.model).__name__}. Use noisin evaluate for bounds of its likelihood."
-        )
     place = run if out is None else out
     if not place.is_dir():
         raise InvalidValue(f"--out must be a folder that exists, got {place}.")

@@ -157,7 +157,7 @@ def tasks(runs: Iterable[Run]) -> list[TaskGroup]:
 def _title(key: tuple[str, str, str], keys: Sequence[tuple[str, str, str]]) -> str:
     title, text, unit = key
     alike = [other for other in keys if other[0] == title]
-    parts = [f"text {text[:8]}"] if len({other[1] for other in alike}) > 1 else []
+    parts = [f"data {text[:8]}"] if len({other[1] for other in alike}) > 1 else []
     parts += [unit] if len({other[2] for other in alike}) > 1 else []
     return f"{title} ({', '.join(parts)})" if parts else title
 

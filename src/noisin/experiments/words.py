@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from noisin.experiments.records import comparable, point
@@ -36,6 +36,7 @@ _SHOWN_SECTIONS = (
     *(f"model.{name}." for name in _SECTIONS),
     *(f"train.{name}." for name in ("terms", "importance", "fraternal", "augmented_loss")),
 )
+_KINDS = {"text": "text", "characters": "text", "music": "music", "series": "series"}
 _PASSES = {"fraternal": "fraternal dropout", "pi": "Π-model"}
 
 
@@ -54,7 +55,7 @@ def task(config: RunConfig) -> str:
     >>> latent = {"kind": "srnn", "z_size": 100, "smoothing": False}
     >>> model = {"hidden_size": 300, "num_layers": 1, "tied": False, "latent": latent}
     >>> task(RunConfig.parse({"data": {"name": "jsb"}, "model": model}))
-    'jsb, LSTM 1×300, not tied, latent srnn (z_size 100, mlp_size 300, smoothing False)'
+    'jsb, LSTM 1×300, latent srnn (z_size 100, mlp_size 300, smoothing False)'
     >>> task(RunConfig.parse({"model": {"cell": "highway", "cell_arguments": {"depth": 10}}}))
     'manual, Highway 2×650 (depth 10)'
     """
@@ -71,7 +72,7 @@ def task(config: RunConfig) -> str:
     if model.last_size is not None:
         parts.append(f"last layer {model.last_size}")
     structure = {
-        "not tied": not model.tied,
+        "not tied": not model.tied and _has_words(config),
         "no output bias": not model.output_bias,
         "skip connections": model.skip,
         "projection": model.projection is not None,
@@ -83,6 +84,23 @@ def task(config: RunConfig) -> str:
         sizes = {"z_size": latent.z_size, "mlp_size": latent.mlp_size or model.hidden_size}
         parts.append(f"latent {latent.kind}{_arguments(sizes | latent.options)}")
     return ", ".join(parts)
+
+
+def subject(configs: Iterable[RunConfig]) -> str:
+    """What the data of all these runs is: text, music, a series, or data of several kinds.
+
+    >>> jsb, bikes = (RunConfig.parse({"data": {"name": name}}) for name in ("jsb", "bikes"))
+    >>> subject([RunConfig()]), subject([jsb]), subject([jsb, bikes])
+    ('text', 'music', 'data')
+    """
+    kinds = {"data" if c.own is not None else _KINDS.get(c.data.task_name, "data") for c in configs}
+    return kinds.pop() if len(kinds) == 1 else "data"
+
+
+def _has_words(config: RunConfig) -> bool:
+    """Whether there may be embeddings that the output could share."""
+    row = config.data.task_row
+    return row is None or row.words
 
 
 def _arguments(given: Mapping[str, Any]) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
 from noisin.errors import InvalidType, Unsupported
 from noisin.models.base import State
+from noisin.models.latent.base import LatentModel
 from noisin.models.sequence import SequenceModel
 
 
 @torch.no_grad()
 def draw(
-    model: SequenceModel,
+    model: SequenceModel | LatentModel,
     x: Tensor,
     length: int,
     next_input: Callable[[Tensor], Tensor],
@@ -24,7 +26,8 @@ def draw(
 ) -> Tensor:
     """Ancestral samples ``(length, N, O)``: each step is drawn from its prediction, and then read.
 
-    The model is used as it is: call ``model.eval()`` first, or leave its noise on.
+    A stochastic RNN first draws the latent variable of a step from its prior. The model is used as
+    it is: call ``model.eval()`` first, or leave its noise on.
 
     Args:
         model: of values, with a head that has a likelihood.
@@ -46,9 +49,12 @@ def draw(
         raise InvalidType(
             f"draw: {type(model.head).__name__} has no likelihood to draw from. Use a linear head."
         )
+    predict_next: Callable[..., tuple[Tensor, State]] = model.predict_next
+    if isinstance(model, LatentModel):
+        predict_next = partial(predict_next, generator=generator)
     drawn: list[Tensor] = []
     while len(drawn) < length:
-        s, state = model.predict_next(x.unsqueeze(0), state)
+        s, state = predict_next(x.unsqueeze(0), state)
         if not s.isfinite().all():
             raise Unsupported(
                 f"draw: the model predicts NaN or infinity at step {len(drawn) + 1}: its weights "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,13 @@ from torch import Tensor
 
 from noisin._util import arguments, states
 from noisin.analysis.forecasts import Array, coverage, crps, seasonal_naive
+from noisin.data import Batch
 from noisin.data.series import SeriesTable
 from noisin.errors import InvalidValue
 from noisin.models import SequenceModel
+from noisin.models.latent import LatentModel
 from noisin.models.paths import draw
+from noisin.recurrent.injection import injected_modules
 from noisin.tasks.series import Series
 
 LEVELS = (0.5, 0.8, 0.95)
@@ -42,6 +45,10 @@ class Forecasts:
     scored: NDArray[np.bool_]
     naive: Mapping[int, Array]
 
+    def by_target(self, names: Sequence[str]) -> dict[str, Any]:
+        """The scores of all targets, by their names."""
+        return {name: self.scores(target) for target, name in enumerate(names)}
+
     def scores(self, target: int) -> dict[str, Any]:
         """The scores of one of the O targets, over all scored steps of all forecasts.
 
@@ -61,7 +68,7 @@ class Forecasts:
 
 
 def forecast(
-    model: SequenceModel,
+    model: SequenceModel | LatentModel,
     task: Series,
     table: SeriesTable,
     *,
@@ -73,7 +80,9 @@ def forecast(
     """Forecasts of ``length`` steps, one after another, through the scored rows of a table.
 
     Each begins with the state after everything before it was read, and K paths are drawn from
-    there. The covariates of its steps are known; the targets are not.
+    there. The covariates of its steps are known; the targets are not. Where reading is random, by
+    noise or by latent variables, which are drawn from their posterior, each path has read the past
+    on its own: the forecast is that of an ensemble.
 
     Args:
         model: the model, in the mode in which to draw.
@@ -81,7 +90,8 @@ def forecast(
         table: such as ``task.data.test[0]``.
         length: steps of a forecast.
         K: the number of paths.
-        seed: of the draws.
+        seed: of the draws. Noise, and the latent variables of the past, are drawn from the model's
+            own stream.
         progress: called with the number of forecasts that are done.
     """
     arguments.whole("forecast: length", length)
@@ -97,11 +107,13 @@ def forecast(
         )
     samples = np.empty((K, len(origins), length, len(task.data.targets)))
     generator = torch.Generator().manual_seed(seed)
-    before = _states_before(model, task, table, origins)
+    random = isinstance(model, LatentModel) or any(m._noise_acts() for m in injected_modules(model))
+    before = _states_before(model, task, table, origins, K if random else 1)
     together = max(1, COLUMNS // K)
     for start in range(0, len(origins), together):
         own = slice(start, start + together)
-        state = states.repeat(states.join(before[own], 1), K)
+        state = states.join(list(islice(before, together)), 1)
+        state = state if random else states.repeat(state, K)
         paths = _Paths(task, table, np.tile(origins[own], K))
         draw(model, paths.inputs(), length, paths.step, state=state, generator=generator)
         drawn = np.stack(paths.values, 1)  # (K · origins, H, O), the origins of a path together
@@ -120,17 +132,20 @@ def forecast(
     )
 
 
-@torch.no_grad()
 def _states_before(
-    model: SequenceModel, task: Series, table: SeriesTable, origins: Sequence[int]
-) -> list[Any]:
-    """The state before each origin, after everything before it was read."""
-    x = torch.from_numpy(task.steps(table).x).unsqueeze(1)
-    found, state = [], None
+    model: SequenceModel | LatentModel,
+    task: Series,
+    table: SeriesTable,
+    origins: Sequence[int],
+    copies: int,
+) -> Iterator[Any]:
+    """The state before each origin, after so many copies of everything before it were read."""
+    steps, state = task.steps(table), None
     for start, stop in pairwise([0, *origins]):
-        _, state = model.encode(x[start:stop], state)
-        found.append(state)
-    return found
+        x, target = (torch.from_numpy(part[start:stop]).unsqueeze(1) for part in steps[:2])
+        with torch.no_grad():
+            _, state = model.log_prob(Batch(x, target).repeat(copies), state)
+        yield state
 
 
 class _Paths:

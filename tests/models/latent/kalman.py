@@ -23,6 +23,16 @@ C = np.array([1.0, -0.6])
 
 def likelihood(x: np.ndarray) -> float:
     """``log p(x)`` of one sequence ``(T, 2)`` by the Kalman filter."""
+    return _filter(x)[0]
+
+
+def filtered(x: np.ndarray) -> tuple[float, float]:
+    """The mean and the variance of the last z given a sequence ``(T, 2)``."""
+    return _filter(x)[1:]
+
+
+def _filter(x: np.ndarray) -> tuple[float, float, float]:
+    """``log p(x)``, and the law of the last z given x."""
     mean, var, total = 0.0, Q, 0.0
     for t, x_t in enumerate(x):
         if t:
@@ -31,7 +41,7 @@ def likelihood(x: np.ndarray) -> float:
         total += multivariate_normal(mean * C, S).logpdf(x_t)
         gain = var * C @ np.linalg.inv(S)
         mean, var = mean + gain @ (x_t - mean * C), var - var * gain @ C
-    return float(total)
+    return float(total), float(mean), float(var)
 
 
 def joint_likelihood(x: np.ndarray) -> float:
@@ -87,15 +97,18 @@ class StateSpace(LatentModel):
             precision, shift = A * A * precision * scale, A * shift * scale
         return (torch.stack(found[::-1]),), state
 
+    def prior_context(self, x: Tensor, state: Any) -> tuple[tuple[Any, ...], Any]:
+        return (x, None), state
+
     def initial(self, like: Tensor) -> Any:
         return like.new_zeros(len(like), 1)
 
     def sequence(self) -> Any:
         def step(inputs: Any, before: Any, eta: Tensor) -> Any:
-            precision, shift = inputs[0].split(1, -1)
             p = DiagonalGaussian(A * before, torch.full_like(before, Q**0.5))
             q = p
-            if self.posterior != "prior":
+            if self.posterior != "prior" and len(inputs) == 1:
+                precision, shift = inputs[0].split(1, -1)
                 total = 1 / Q + precision
                 q = DiagonalGaussian((p.mean / Q + shift) / total, total.rsqrt())
             z = q.at(eta)

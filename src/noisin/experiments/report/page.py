@@ -174,6 +174,7 @@ def render(runs: Collection, folder: Path) -> str:
         css_hash=_hash(css),
         counts=_counts(runs),
         scores="perplexities" if all(unit == PERPLEXITY for unit in units) else "scores",
+        subject=words.subject(run.config for run in runs),
         tasks=[Chapter(f"task-{i}", task) for i, task in enumerate(found, start=1)],
         tables=list(_tables(runs)),
         meanings=tags.MEANINGS,

@@ -28,7 +28,7 @@ from noisin.models.encoders import Values
 from noisin.models.heads import Dense
 from noisin.models.latent.gaussian import DiagonalGaussian
 from noisin.models.latent.networks import dense
-from noisin.models.latent.walk import LatentStep, StepFunction, Walk
+from noisin.models.latent.walk import Inputs, LatentStep, StepFunction, Walk
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
@@ -50,12 +50,14 @@ class Bound(NamedTuple):
     log_p: Tensor
     kl: Tensor
     steps: LatentStep
-    inputs: tuple[Tensor, ...]
+    inputs: Inputs
     state: State
 
 
 class LatentModel(Stochastic):
     """A stochastic RNN; a subclass defines :meth:`context`, :meth:`initial` and :meth:`sequence`.
+
+    A step that has None in place of what only the posterior reads draws z from the prior.
 
     Args:
         size: the number of values of an observation.
@@ -84,6 +86,8 @@ class LatentModel(Stochastic):
     num_layers: int
     z_size: int
     mlp_size: int
+    embed_u: nn.Module
+    embed_x: nn.Module
 
     def __init__(
         self,
@@ -139,9 +143,13 @@ class LatentModel(Stochastic):
 
     # What a subclass defines
 
-    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+    def context(self, batch: Batch, state: State) -> tuple[Inputs, State]:
         """What is computed of all steps at once, tensors ``(T, N, ...)``, and its state."""
         raise NotImplementedError
+
+    def prior_context(self, x: Tensor, state: State) -> tuple[Inputs, State]:
+        """The same without targets: None is in the place of what only the posterior reads."""
+        return (self._embedded_inputs(x), None), state
 
     def initial(self, like: Tensor) -> State:
         """The state of the first step, for the rows of a tensor ``(N, ...)``."""
@@ -230,11 +238,31 @@ class LatentModel(Stochastic):
         nll: Tensor = self.head.nll(self.drop_output(self.emission(read)), batch)[0]
         return -nll
 
-    def _embedded(self, batch: Batch, u: nn.Module, x: nn.Module) -> tuple[Tensor, Tensor]:
+    def predict_next(
+        self, x: Tensor, state: State = None, *, generator: Generator | None = None
+    ) -> tuple[Tensor, State]:
+        """The natural parameters after the last step of x, ``(N, O)``, and the state.
+
+        The latent variables of the steps of x are drawn from their prior, with ``generator``: the
+        prediction is that of one draw, and the law of the next target the mean over all of them.
+        To read targets that are known, so that z is drawn from the posterior, use
+        :meth:`log_prob`, and continue from its state.
+        """
+        walk = Walk(self, x, state, eta=None, generator=generator)
+        read = [walk.step(t).read for t in range(len(x))][-1:]
+        s: Tensor = self.head.predict(self.drop_output(self.emission(torch.stack(read))))
+        return s[0], walk.carried
+
+    def _embedded(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The inputs and the targets of a batch, embedded."""
         here = {"x": batch.x, "target": batch.target, "scored": batch.scored}
+        checks.require_one_device(type(self).__name__, **here)
+        u, x = self._embedded_inputs(batch.x), self.embed_x(self.values[1](batch.target))
+        return u, self.drop_input(x)
+
+    def _embedded_inputs(self, x: Tensor) -> Tensor:
+        """Inputs, embedded."""
         own = next(self.parameters())
-        checks.require_one_device(type(self).__name__, **here, weights=own)
-        values_of_u, values_of_x = self.values
-        embedded = u(values_of_u(batch.x)), x(values_of_x(batch.target))
-        return self.drop_input(embedded[0]), self.drop_input(embedded[1])
+        checks.require_one_device(type(self).__name__, x=x, weights=own)
+        u: Tensor = self.drop_input(self.embed_u(self.values[0](x)))
+        return u

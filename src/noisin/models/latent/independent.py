@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
@@ -23,7 +23,7 @@ from noisin.models.base import State
 from noisin.models.latent.base import LatentModel
 from noisin.models.latent.gaussian import GaussianNetwork
 from noisin.models.latent.networks import Advance, Stack, StepStack, linear, reverse
-from noisin.models.latent.walk import LatentStep, StepFunction
+from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
 from noisin.recurrent.injection import Injection
 
 
@@ -46,7 +46,7 @@ class IndependentSRNN(LatentModel):
     def __init__(self, size: int, likelihood: Likelihood, **options: Any) -> None:
         super().__init__(size, likelihood, **options)
         M, H, Z = self.mlp_size, self.hidden_size, self.z_size
-        self.embed_u: nn.Module = linear(self.input_size, M, self.generator)
+        self.embed_u = linear(self.input_size, M, self.generator)
         same = self.input_size == size
         self.embed_x = self.embed_u if same else linear(size, M, self.generator)
         sizes = [M, *self.layer_sizes]
@@ -59,12 +59,17 @@ class IndependentSRNN(LatentModel):
         self.memory = StepStack(self.cell, [H + Z, H], last)
         self._emit_from(H, hidden=False)
 
-    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+    def context(self, batch: Batch, state: State) -> tuple[Inputs, State]:
         """d and b."""
-        u, x = self._embedded(batch, self.embed_u, self.embed_x)
+        u, x = self._embedded(batch)
         d, state = self.layers(u, state)
         b, _ = self.future(reverse(x, batch.scored))
         return (d, reverse(b, batch.scored)), state
+
+    def prior_context(self, x: Tensor, state: State) -> tuple[Inputs, State]:
+        """d alone."""
+        d, state = self.layers(self._embedded_inputs(x), state)
+        return (d, None), state
 
     def initial(self, like: Tensor) -> State:  # noqa: ARG002
         """The state of h: zeros."""
@@ -75,10 +80,11 @@ class IndependentSRNN(LatentModel):
         return partial(self._step, self.memory.sequence())
 
     def _step(
-        self, advance: Advance, inputs: tuple[Tensor, ...], state: State, eta: Tensor
+        self, advance: Advance, inputs: Inputs, state: State, eta: Tensor
     ) -> tuple[LatentStep, State]:
         d, b = inputs
-        p, q = self.prior(d), self.posterior(b, d)
+        p = self.prior(d)
+        q = p if b is None else self.posterior(b, d)
         z = q.at(eta)
         h, state = advance(torch.cat([d, z], -1), state)
         return LatentStep(z, q, p, h), state

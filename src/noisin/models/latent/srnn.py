@@ -25,7 +25,7 @@ from noisin.models.base import State
 from noisin.models.latent.base import LatentModel
 from noisin.models.latent.gaussian import GaussianNetwork
 from noisin.models.latent.networks import Activation, Stack, dense, reverse
-from noisin.models.latent.walk import LatentStep, StepFunction
+from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
 from noisin.recurrent.injection import Injection
 
 ACTIVATION: Activation = "clipped-leaky-relu"
@@ -72,15 +72,20 @@ class SRNN(LatentModel):
         self.posterior = GaussianNetwork(H + Z, Z, M, separate=True, **usual)
         self._emit_from(H + Z, activation=ACTIVATION)
 
-    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+    def context(self, batch: Batch, state: State) -> tuple[Inputs, State]:
         """d and a."""
-        u, x = self._embedded(batch, self.embed_u, self.embed_x)
+        u, x = self._embedded(batch)
         d, state = self.layers(u, state)
         both = torch.cat([d, x], -1)
         if not self.smoothing:
             return (d, self.future(both)), state
         a, _ = self.future(reverse(both, batch.scored))
         return (d, reverse(a, batch.scored)), state
+
+    def prior_context(self, x: Tensor, state: State) -> tuple[Inputs, State]:
+        """d alone."""
+        d, state = self.layers(self._embedded_inputs(x), state)
+        return (d, None), state
 
     def initial(self, like: Tensor) -> State:
         """z = 0."""
@@ -90,12 +95,11 @@ class SRNN(LatentModel):
         """The steps of z."""
         return self._step
 
-    def _step(
-        self, inputs: tuple[Tensor, ...], state: State, eta: Tensor
-    ) -> tuple[LatentStep, State]:
+    def _step(self, inputs: Inputs, state: State, eta: Tensor) -> tuple[LatentStep, State]:
         d, a = inputs
-        p, q = self.prior(d, state), self.posterior(a, state)
-        if self.res_q:
+        p = self.prior(d, state)
+        q = p if a is None else self.posterior(a, state)
+        if self.res_q and a is not None:
             q = q._replace(mean=p.mean + q.mean)
         z = q.at(eta)
         return LatentStep(z, q, p, torch.cat([d, z], -1)), z

@@ -23,7 +23,7 @@ from noisin.models.base import State
 from noisin.models.latent.base import LatentModel
 from noisin.models.latent.gaussian import DiagonalGaussian, GaussianNetwork
 from noisin.models.latent.networks import Advance, Stack, StepStack
-from noisin.models.latent.walk import LatentStep, StepFunction
+from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
 from noisin.recurrent.injection import Injection
 
 
@@ -51,9 +51,9 @@ class STORN(LatentModel):
         self.posterior = GaussianNetwork(H, self.z_size, None, generator=self.generator)
         self._emit_from(H)
 
-    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+    def context(self, batch: Batch, state: State) -> tuple[Inputs, State]:
         """The embedded inputs, and the state r of the recognition network."""
-        u, x = self._embedded(batch, self.embed_u, self.embed_x)
+        u, x = self._embedded(batch)
         r, state = self.recognition(x, state)
         return (u, r), state
 
@@ -66,10 +66,11 @@ class STORN(LatentModel):
         return partial(self._step, self.layers.sequence())
 
     def _step(
-        self, advance: Advance, inputs: tuple[Tensor, ...], state: State, eta: Tensor
+        self, advance: Advance, inputs: Inputs, state: State, eta: Tensor
     ) -> tuple[LatentStep, State]:
         u, r = inputs
-        q = self.posterior(r)
+        p = DiagonalGaussian.standard(eta)
+        q = p if r is None else self.posterior(r)
         z = q.at(eta)
         h, state = advance(torch.cat([u, z], -1), state)
-        return LatentStep(z, q, DiagonalGaussian.standard(z), h), state
+        return LatentStep(z, q, p, h), state

@@ -24,7 +24,7 @@ from noisin.models.base import State
 from noisin.models.latent.base import LatentModel
 from noisin.models.latent.gaussian import GaussianNetwork
 from noisin.models.latent.networks import Advance, StepStack, dense
-from noisin.models.latent.walk import LatentStep, StepFunction
+from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
 
 
 class VRNN(LatentModel):
@@ -57,9 +57,9 @@ class VRNN(LatentModel):
         self.posterior = GaussianNetwork(M + H, self.z_size, M, generator=self.generator)
         self._emit_from(M + H)
 
-    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+    def context(self, batch: Batch, state: State) -> tuple[Inputs, State]:
         """The embedded inputs and targets."""
-        return self._embedded(batch, self.embed_u, self.embed_x), state
+        return self._embedded(batch), state
 
     def initial(self, like: Tensor) -> State:
         """The state of the layers, and the embedding of z = 0."""
@@ -70,12 +70,13 @@ class VRNN(LatentModel):
         return partial(self._step, self.layers.sequence())
 
     def _step(
-        self, advance: Advance, inputs: tuple[Tensor, ...], state: State, eta: Tensor
+        self, advance: Advance, inputs: Inputs, state: State, eta: Tensor
     ) -> tuple[LatentStep, State]:
         (u, x), (layers, before) = inputs, state
         h, layers = advance(torch.cat([u, before], -1), layers)
-        p, q = self.prior(h), self.posterior(x, h)
-        if self.res_q:
+        p = self.prior(h)
+        q = p if x is None else self.posterior(x, h)
+        if self.res_q and x is not None:
             q = q._replace(mean=p.mean + q.mean)
         z = q.at(eta)
         after = self.embed_z(z)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from noisin import noise as laws
 from noisin._util import arguments, checks, states
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 STANDARD = laws.Gaussian(1.0)
 
+# What a model computes of all steps at once: tensors (T, N, ...). Without targets, None is in the
+# place of what only the posterior reads.
+Inputs = tuple[Any, ...]
 # (inputs, state, eta) -> (step, state): the inputs are one step of the context, and eta is standard
 # normal, (N, Z).
-StepFunction = Callable[[tuple[Tensor, ...], State, Tensor], "tuple[LatentStep, State]"]
+StepFunction = Callable[[Inputs, State, Tensor], "tuple[LatentStep, State]"]
 
 
 class LatentStep(NamedTuple):
@@ -30,7 +33,7 @@ class LatentStep(NamedTuple):
 
     Attributes:
         z: the latent variable, drawn from ``q``.
-        q: its posterior.
+        q: its posterior; without targets, the prior.
         p: its prior.
         read: what the emission reads.
     """
@@ -46,24 +49,37 @@ class Walk:
 
     Args:
         model: the model.
-        batch: the batch, of N rows.
+        batch: the batch, of N rows; or its inputs alone, to draw z from the prior.
         state: the state that an earlier pass carried, of N rows or of K·N; None for zeros.
         K: the number of particles; particle k of row n is row k·N + n.
         eta: standard normal noise, ``(T, K·N, Z)``; drawn if it is not given.
+        generator: the random stream to draw it with; that of the model by default.
     """
 
     def __init__(
-        self, model: LatentModel, batch: Batch, state: State, *, K: int = 1, eta: Tensor | None
+        self,
+        model: LatentModel,
+        batch: Batch | Tensor,
+        state: State,
+        *,
+        K: int = 1,
+        eta: Tensor | None,
+        generator: Generator | None = None,
     ) -> None:
         self.K = arguments.whole("Walk: K", K, what="a whole number of particles")
         above, below = _parts(model, state)
-        self.inputs, self.above = model.context(batch, above)
-        T, N = batch.x.shape[:2]
-        like = self.inputs[0]
+        if isinstance(batch, Batch):
+            self.inputs, self.above = model.context(batch, above)
+        else:
+            self.inputs, self.above = model.prior_context(batch, above)
+        like: Tensor = self.inputs[0]
+        T, N = like.shape[:2]
         self.state = model.initial(like[0]) if below is None else below
         self.state = states.spread(self.state, N, K)
         shape = (T, K * N, model.z_size)
-        if eta is None:
+        if generator is not None:
+            self.eta = STANDARD.sample(shape, like=like, generator=generator)
+        elif eta is None:
             # Processes that train together draw for all their rows, but one of them evaluates.
             self.eta = model._draw(STANDARD, shape, like, shared=not model.training)
         else:
@@ -72,7 +88,7 @@ class Walk:
 
     def step(self, t: int) -> LatentStep:
         """The next step."""
-        inputs = tuple(states.repeat(part[t], self.K) for part in self.inputs)
+        inputs = states.repeat(states.map(lambda part: part[t], self.inputs), self.K)
         found, self.state = self.run(inputs, self.state, self.eta[t])
         return found
 

@@ -28,7 +28,7 @@ from noisin.models.heads import Dense
 from noisin.models.latent.base import Bound, LatentModel
 from noisin.models.latent.gaussian import GaussianNetwork
 from noisin.models.latent.networks import Advance, Stack, StepStack, reverse
-from noisin.models.latent.walk import LatentStep, StepFunction
+from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
 from noisin.recurrent.injection import Injection
 
 
@@ -77,9 +77,9 @@ class ZForcing(LatentModel):
         if backward:
             self.before = Dense(H, size, likelihood, generator=generator)
 
-    def context(self, batch: Batch, state: State) -> tuple[tuple[Tensor, ...], State]:
+    def context(self, batch: Batch, state: State) -> tuple[Inputs, State]:
         """The embedded inputs and b."""
-        u, x = self._embedded(batch, self.embed_u, self.embed_x)
+        u, x = self._embedded(batch)
         b, _ = self.future(reverse(x, batch.scored))
         return (u, reverse(b, batch.scored)), state
 
@@ -92,10 +92,11 @@ class ZForcing(LatentModel):
         return partial(self._step, self.layers.sequence())
 
     def _step(
-        self, advance: Advance, inputs: tuple[Tensor, ...], state: State, eta: Tensor
+        self, advance: Advance, inputs: Inputs, state: State, eta: Tensor
     ) -> tuple[LatentStep, State]:
         (u, b), (layers, h) = inputs, state
-        p, q = self.prior(h), self.posterior(h, b)
+        p = self.prior(h)
+        q = p if b is None else self.posterior(h, b)
         z = q.at(eta)
         h, layers = advance(torch.cat([u, z], -1), layers)
         return LatentStep(z, q, p, h), (layers, h)
