@@ -25,7 +25,7 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own folder or from one above it here, never in a circle.
 FOLDERS = [
     *("errors", "_util", "noise", "likelihoods", "recurrent", "regularizers", "objective"),
-    *("analysis", "testing", "data", "models", "tasks", "training", "experiments", "cli"),
+    *("analysis", "testing", "tuning", "data", "models", "tasks", "training", "experiments", "cli"),
     "__main__",
 ]
 WITHOUT_TORCH = [
@@ -40,7 +40,7 @@ WITHOUT_TORCH = [
     *("noisin.experiments.sweep", "noisin.experiments.sweep.driver"),
     *("noisin.experiments.collection", "noisin.experiments.paper.figure1"),
     *("noisin.experiments.report.page", "noisin.training.evaluations", "noisin.training.tuning"),
-    "noisin.experiments.records",
+    *("noisin.experiments.records", "noisin.tuning"),
 ]
 
 

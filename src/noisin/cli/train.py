@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,6 @@ from noisin.experiments.comparison import ComparisonRow
 from noisin.experiments.pictures import learning_curves
 from noisin.experiments.seeds import number
 from noisin.tasks.unit import common
-from noisin.training.config import RunConfig
 from noisin.training.record import RunRecord
 from noisin.training.runtime.progress import Quiet
 
@@ -48,7 +46,7 @@ def train(
     """
     chosen = presets.read(preset)
     configs = chosen.configs(nested(flags))
-    folder = out / f"{chosen.name}-{_mark(configs.values())}"
+    folder = out / f"{chosen.name}-{presets.mark(configs.values())}"
     places = [folder / name for name in configs] if chosen.variants else [folder]
     from noisin.training.runtime.distributed import connected
 
@@ -65,12 +63,6 @@ def _conclude(records: Sequence[RunRecord], folder: Path) -> None:
     comparison.write_rows(table, folder / "comparison.json")
     _print(table)
     tell(f"\nThe records are in {folder}{_picture(records, folder)}")
-
-
-def _mark(configs: Iterable[RunConfig]) -> str:
-    """The hash of the settings without limits, so that other limits continue the same run."""
-    hashes = "".join(config.hash(limits=False) for config in configs)
-    return hashlib.sha256(hashes.encode()).hexdigest()[:8]
 
 
 def _picture(records: Sequence[RunRecord], folder: Path) -> str:

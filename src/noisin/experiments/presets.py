@@ -13,10 +13,11 @@ With ``base = "ptb-medium"`` the settings of a file override those of a preset. 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -89,6 +90,12 @@ def read(name: str) -> Preset:
     if name.endswith(".toml") or os.path.lexists(name):
         return _read(Path(name))
     raise InvalidValue(f"There is no preset or TOML file {shown(name, 60)}. {_hint(name)}")
+
+
+def mark(configs: Iterable[RunConfig]) -> str:
+    """The hash of settings without limits, so that other limits continue the same runs."""
+    hashes = "".join(config.hash(limits=False) for config in configs)
+    return hashlib.sha256(hashes.encode()).hexdigest()[:8]
 
 
 def _files() -> list[str]:
