@@ -14,12 +14,12 @@ import pytest
 
 from noisin.experiments import presets
 from noisin.training import RunConfig, RunRecord
-from tests.cli.conftest import SMALL
 from tests.cli.run import forked, in_process
 from tests.pairwise import PRODUCTS
 from tests.training.toy import result, wait_for
 
-EPOCHS = ("--train.epochs", "3", "--train.bptt", "10")  # rungs of 1 and 3 epochs
+SMALL = ("--model.hidden_size", "8", "--train.batch_size", "4", "--train.lr", "1")
+EPOCHS = ("--train.epochs", "3", "--train.bptt", "10", "--threads", "1")  # rungs of 1 and 3
 LEAST = 1 + 3 + 2 * 2  # without noise, and the cheapest plan
 KILLS = range(1, LEAST) if PRODUCTS else (2, 6)  # after so many epochs
 
@@ -56,6 +56,16 @@ def results(out: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text whose parts are alike, so that every epoch is better than the one before."""
+    folder = tmp_path_factory.mktemp("text") / "alike"
+    folder.mkdir()
+    for split, lines in (("train", 90), ("valid", 30), ("test", 30)):
+        (folder / f"{split}.txt").write_text("the cat sat on the mat\na dog in the sun\n" * lines)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def searched(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A search that nothing happened to."""
     out = tmp_path_factory.mktemp("undisturbed")
@@ -71,6 +81,7 @@ def test_it_keeps_its_budget_and_says_what_it_tried(searched: Path) -> None:
     assert found["plan"] | {"lr": False} == found["plan"]
     assert (found["plan"]["rungs"], found["plan"]["counts"]) == ([1, 3], [3, 2])
     assert found["clean"]["std"] == 0.0
+    assert len({one["score"] for one in found["tried"]}) == 5  # all epochs differ
     full = {one["std"]: one["score"] for one in found["tried"] if one["epochs"] == 3}
     assert len(full) == 2
     assert found["chosen"]["score"] == min(full.values()) == full[found["chosen"]["std"]]
