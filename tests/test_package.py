@@ -276,7 +276,7 @@ def test_a_circle_inside_a_folder_is_seen() -> None:
 @pytest.mark.slow
 def test_the_code_on_the_pages_runs() -> None:
     pages = {}
-    for page in ("README.md", "docs/data.md", "docs/models.md", "docs/scans.md"):
+    for page in ("README.md", *(f"docs/{p}.md" for p in ("data", "models", "scans", "tuning"))):
         blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
         assert blocks
         pages[page] = "\n".join(blocks).replace("for epoch in range(8)", "for epoch in range(0)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisin._util.files import write_atomically, writing
 from noisin._util.lock import locked
+from noisin.errors import InvalidValue
 from noisin.experiments.tuning.toml import as_toml
 from noisin.experiments.tuning.trials import NAME, Trials
 from noisin.experiments.tuning.tunable import Tunable
@@ -39,7 +41,6 @@ class TunedRun:
         unit: the unit of the scores, which the search has in nats.
         clean: the run without noise, if the search started from it.
         start: where it started, if that was measured.
-        spent: the epochs of all runs, the clean one included.
     """
 
     tuned: Tuned
@@ -88,9 +89,7 @@ def run(
         if around is None:
             clean, start = _start(trials, lr, first)
             around = start.std
-        limit = allowed.epochs or _in_epochs(trials, allowed, around, lr, before)
-        seconds = None if allowed.epochs else trials.seconds(ladder(around, 1)[0], lr, first)
-        each = None if seconds is None else seconds / first
+        limit, each = _limit(trials, allowed, around, lr, before)
         require_enough(limit, TuningPlan.least(epochs), budget, each, before)
         tuned = tune(trials, budget=limit - before, epochs=epochs, around=around, lr=lr)
         config = tunable.config(tuned.std, tuned.lr)
@@ -115,21 +114,28 @@ def _prepared(tunable: Tunable, around: float | None) -> Task:
 def _start(trials: Trials, lr: float | None, epochs: int) -> tuple[Tried, Start]:
     from noisin.experiments.tuning.start import find_start
 
-    score, _ = trials(TuningTrial(0.0, lr, epochs))
+    score, folder = trials(TuningTrial(0.0, lr, epochs))
+    if math.isinf(score):
+        raise InvalidValue(
+            f"tune: the run without {trials.tunable.what}, {folder}, diverged, so there is nothing "
+            f"to start from. Use a lower train.lr, or name a std to start from: --around 0.5."
+        )
     record = trials.record(0.0, lr)
     return Tried(0.0, lr, epochs, score), find_start(trials.tunable, record, trials.task)
 
 
-def _in_epochs(
+def _limit(
     trials: Trials, allowed: Budget, around: float, lr: float | None, before: int
-) -> int:
-    """A time as a number of epochs, by the time that the first trials took."""
+) -> tuple[int, float | None]:
+    """The budget in epochs; and, if it is a time, that of an epoch of the first trial."""
+    if allowed.seconds is None:
+        return allowed.in_epochs(math.inf), None
     std, first = ladder(around, 1)[0], rungs_of(trials.tunable.epochs)[0]
     trials(TuningTrial(std, lr, first))
     each = trials.seconds(std, lr, first) / first
-    assert allowed.seconds is not None
     spent = trials.seconds(0.0, lr, first) if before else 0.0
-    return before + Budget(seconds=max(0.0, allowed.seconds - spent)).in_epochs(each)
+    left = Budget(seconds=max(0.0, allowed.seconds - spent))
+    return before + left.in_epochs(each), each
 
 
 @contextmanager

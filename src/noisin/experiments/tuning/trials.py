@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from noisin.experiments import presets
 from noisin.experiments.records import judged
 from noisin.experiments.sweep.outcome import note, outcome
 from noisin.experiments.tuning.tunable import Tunable
-from noisin.tasks import Task
 from noisin.training.record import RunRecord
 from noisin.training.runtime.progress import Progress
 from noisin.training.runtime.signals import Flag, Interrupted
 from noisin.tuning.search import TuningTrial
+
+if TYPE_CHECKING:
+    from noisin.tasks import Task
 
 NAME = "tuned"  # of the file with the result; its run is one of the trials
 
