@@ -25,7 +25,7 @@ SOURCE = ROOT / "src" / "noisin"
 # A module imports from its own folder or from one above it here, never in a circle.
 FOLDERS = [
     *("errors", "_util", "noise", "likelihoods", "recurrent", "regularizers", "objective"),
-    *("analysis", "testing", "lightning", "huggingface", "skorch"),
+    *("analysis", "testing", "lightning", "huggingface", "skorch", "tuning"),
     *("data", "models", "tasks", "training", "experiments", "cli"),
     "__main__",
 ]
@@ -41,7 +41,7 @@ WITHOUT_TORCH = [
     *("noisin.experiments.sweep", "noisin.experiments.sweep.driver"),
     *("noisin.experiments.collection", "noisin.experiments.paper.figure1"),
     *("noisin.experiments.report.page", "noisin.training.evaluations", "noisin.training.tuning"),
-    "noisin.experiments.records",
+    *("noisin.experiments.records", "noisin.tuning"),
 ]
 
 
@@ -278,7 +278,7 @@ def test_a_circle_inside_a_folder_is_seen() -> None:
 @pytest.mark.slow
 def test_the_code_on_the_pages_runs() -> None:
     pages = {}
-    for page in ("README.md", "docs/data.md", "docs/models.md", "docs/scans.md"):
+    for page in ("README.md", *(f"docs/{p}.md" for p in ("data", "models", "scans", "tuning"))):
         blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
         assert blocks
         pages[page] = "\n".join(blocks).replace("for epoch in range(8)", "for epoch in range(0)")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import json
+import math
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,8 @@ RESULTS = ROOT / "results"
 PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
 RUNS = collect(RESULTS)
 ARMS = [run for run in RUNS if run.name.startswith("manual/arms")]
-TABLED = [run for run in RUNS if run not in ARMS]
+TUNING = [run for run in RUNS if run.name.startswith("tune/")]
+TABLED = [run for run in RUNS if run not in ARMS and run not in TUNING]
 PTB = "ptb, LSTM 2×200"
 HEADS = (
     *("", "valid", "test", "weights", "raw", "averaged", "train", "gap", "seeds", "best epoch"),
@@ -67,6 +71,34 @@ def test_the_texts_are_those_of_the_paper() -> None:
 def test_the_tables_are_those_of_the_records(task: TaskGroup) -> None:
     """If not, the table as it should be is in the message."""
     assert formats.markdown(sheet(task)) in PAGE
+
+
+def tuning_sheet(grid: Sequence[Run], found: Mapping[str, Any]) -> tuple[Sheet, str]:
+    """The grid and what tuning has found, by their perplexities on valid, and the verdict."""
+    points = {run.config.noise.known_std: run.best["best_valid"] for run in grid
+              if run.config.noise and run.best}  # fmt: skip
+    best, chosen = min(points.values()), math.exp(found["chosen"]["score"])
+    rows = [(f"grid, std {std:g}", f"{value:.2f}") for std, value in sorted(points.items())]
+    rows.append((f"**noisin tune, std {found['chosen']['std']:g}**", f"**{chosen:.2f}**"))
+    ratio, spent = chosen / best, found["spent"]
+    holds = ratio <= 1.02 and spent <= 26 and len(points) == 12
+    verdict = f"{100 * (ratio - 1):+.1f} % with {spent} of {11 * len(points)} epochs: the proof "
+    return Sheet("", ("", "valid"), tuple(rows), left=(0,)), verdict + (
+        "holds." if holds else "failed."
+    )
+
+
+def test_the_verdict_on_tuning_is_that_of_the_records() -> None:
+    folders = list((RESULTS / "tune" / "tuning").glob("tune-manual-*"))
+    grid = [run for run in TUNING if run.name.startswith("tune/grid/")]
+    page = (RESULTS / "tune" / "README.md").read_text(encoding="utf-8")
+    if not folders or not grid:
+        assert "**Open.**" in page
+        pytest.skip("the runs of results/tune are not complete")
+    found = json.loads((folders[0] / "tune.json").read_text(encoding="utf-8"))
+    table, verdict = tuning_sheet(grid, found)
+    assert formats.markdown(table) in page
+    assert verdict in page
 
 
 def arms_sheet() -> Sheet:

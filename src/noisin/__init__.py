@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from noisin.recurrent.scanned import Scanned as Scanned
     from noisin.recurrent.scans import scan as scan
     from noisin.recurrent.unrolled import Unrolled as Unrolled
+    from noisin.tuning import tune as tune
 
 __version__ = "0.2.0"
 
@@ -66,7 +67,7 @@ _HOMES |= dict.fromkeys(
 )
 _HOMES |= {"scan": "recurrent.scans", "replay": "recurrent.replay"}
 _HOMES |= {"revert": "recurrent.convert", "Unrolled": "recurrent.unrolled"}
-_HOMES |= {"linear_nll": "likelihoods.linear"}
+_HOMES |= {"linear_nll": "likelihoods.linear", "tune": "tuning"}
 
 __getattr__, _names = lazy.names_of(__name__, _HOMES)
 __all__ = ["__version__", *_names]

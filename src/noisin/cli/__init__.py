@@ -33,7 +33,7 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
-_RUNS, _RESULTS = ("train", "evaluate", "generate", "sweep"), ("table", "figure", "report")
+_RUNS, _RESULTS = ("train", "evaluate", "generate", "tune", "sweep"), ("table", "figure", "report")
 for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "show", "verify")):
     app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
 app.register_install_completion_command(

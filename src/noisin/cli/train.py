@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -53,7 +52,7 @@ def train(
     """
     chosen = presets.read(preset)
     configs = chosen.configs(nested(flags))
-    folder = out / f"{chosen.name}-{_mark(configs.values())}"
+    folder = out / f"{chosen.name}-{presets.mark(configs.values())}"
     places = [folder / name for name in configs] if chosen.variants else [folder]
     runs = dict(zip(places, configs.values(), strict=True))
     if dry_run:
@@ -80,12 +79,6 @@ def _left(runs: Mapping[Path, RunConfig]) -> int:
     from noisin.training.resume import is_complete
 
     return sum(not is_complete(RunRecord(folder), config) for folder, config in runs.items())
-
-
-def _mark(configs: Iterable[RunConfig]) -> str:
-    """The hash of the settings without limits, so that other limits continue the same run."""
-    hashes = "".join(config.hash(limits=False) for config in configs)
-    return hashlib.sha256(hashes.encode()).hexdigest()[:8]
 
 
 def _picture(records: Sequence[RunRecord], folder: Path) -> str:

@@ -13,11 +13,12 @@ With ``base = "ptb-medium"`` the settings of a file override those of a preset. 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tomllib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -158,6 +159,12 @@ def _standard(schema: Any) -> Any:
         LIMITS.get(name, name) if isinstance(part, int | float) else name: _standard(part)
         for name, part in schema.items()
     }
+
+
+def mark(configs: Iterable[RunConfig]) -> str:
+    """The hash of settings without limits, so that other limits continue the same runs."""
+    hashes = "".join(config.hash(limits=False) for config in configs)
+    return hashlib.sha256(hashes.encode()).hexdigest()[:8]
 
 
 def _files() -> list[str]:

@@ -1,0 +1,1 @@
+"""``noisin tune``: the strength of noise or dropout for a model and its data, within a budget."""
