@@ -64,8 +64,7 @@ class Walk:
         self.state = states.spread(self.state, N, K)
         shape = (T, K * N, model.z_size)
         if eta is None:
-            # Processes that train together draw for all their rows, but one of them evaluates.
-            self.eta = model._draw(STANDARD, shape, like, shared=not model.training)
+            self.eta = model._draw(STANDARD, shape, like)
         else:
             self.eta = _given(eta, shape, like)
         self.run = model.sequence()
