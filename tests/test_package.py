@@ -79,7 +79,7 @@ def test_what_is_imported_is_declared() -> None:
     """Not only by way of another dependency, which may drop it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    optional = ["report", "sweep", "tensorboard", "music", "parquet", "gpu"]
+    optional = ["report", "sweep", "ray", "tensorboard", "music", "parquet", "gpu"]
     optional = [line for extra in optional for line in extras[extra]]
     declared = [*project["dependencies"], *optional]
     names = {re.split(r"[^a-z0-9]", line)[0] for line in declared}
