@@ -34,7 +34,7 @@ def test_the_messages_of_an_actor(text: Path, tmp_path: Path) -> None:
     log = tmp_path / "node" / "workers.log"
     actor = WorkerActor()
     first, *answers, last = actor.work(job.model_dump_json(), str(log), noisin.__version__)
-    assert (first, last) == ({"started": True}, {"exit": 0})
+    assert (first, last) == ({"started": True}, {"exit": 0, "death": "exit code 0"})
     assert {"run": "lr-1-seed-1111", "finished": 1} in answers
     assert {"over": "lr-1-seed-1111"} in answers
     assert toy.states(job.sweep, tmp_path) == ["complete"]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from noisin.errors import InvalidValue, Unavailable, Unsupported
+from noisin.experiments.sweep.engine import available_threads
 
 TIMEOUT = 10.0  # seconds until a cluster that does not answer is given up
 OLDEST = (2, 52)  # older ones cannot require a token
@@ -77,6 +78,7 @@ class RayCluster:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if self.address == "local":
             options |= {"include_dashboard": False, "object_store_memory": STORE}
+            options["num_cpus"] = available_threads()
         return options
 
     def _unavailable(self, error: BaseException) -> Unavailable:

@@ -2,14 +2,16 @@
 
 Each worker is an actor, which reserves as many CPUs as the worker has threads, starts the process
 that would be started on one machine (:mod:`noisin.experiments.sweep.process`) on its own node, and
-passes on its messages. If the actor dies, with its node or because the command that started it
-was killed, the pipe to that process closes, and the process saves and stops.
+passes on its messages. If the actor dies, for example because the command that started it was
+killed, the pipe to that process closes, and the process saves and stops. An actor whose node has
+died stops its process, which would otherwise go on where nobody sees it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import signal
 import socket
@@ -70,6 +72,7 @@ class WorkerActor:
     def __init__(self) -> None:
         self._answers: queue.Queue[Answer] = queue.Queue()
         self._worker: WorkerProcess | None = None
+        self._raylet = os.getppid()  # the process that is the node
 
     def work(self, job: str, log: str, version: str) -> Iterator[Answer]:
         """The messages of the worker; the last one has its exit code."""
@@ -87,11 +90,18 @@ class WorkerActor:
             yield {"error": f"{socket.gethostname()}: {error}"}
             return
         yield {"started": True}
+        lost = False
         while (code := self._worker.poll()) is None:
             yield from self._waiting(POLL)
+            if not lost and os.getppid() != self._raylet:
+                lost = True
+                self.stop()
         self._worker.close()
         yield from self._waiting(0)
-        yield {"exit": code}
+        if lost:
+            yield {"exit": -signal.SIGTERM, "death": "its node died"}
+        else:
+            yield {"exit": code, "death": f"exit code {code}"}
 
     def _waiting(self, timeout: float) -> Iterator[Answer]:
         with contextlib.suppress(queue.Empty):
@@ -137,11 +147,12 @@ class RayWorker:
         self._reader.start()
 
     def _report_waiting(self, threads: int) -> None:
-        self._receive(self, {"note": f"a worker is waiting for a node with {threads} free CPUs."})
+        waiting = f"a worker has not started yet: it waits for a node with free CPUs ({threads})."
+        self._receive(self, {"note": waiting})
 
     def _read_answers(self) -> None:
         errors = self._ray.exceptions
-        code, death = -signal.SIGKILL, "lost by the Ray cluster"
+        code, death = int(-signal.SIGKILL), "lost by the Ray cluster"
         try:
             for reference in self._answers:
                 answer: Answer = self._ray.get(reference)
@@ -149,13 +160,15 @@ class RayWorker:
                 if "started" in answer:
                     self._started = True
                 elif "exit" in answer:
-                    code, death = answer["exit"], f"exit code {answer['exit']}"
+                    code, death = answer["exit"], answer["death"]
                 else:
                     self._receive(self, answer)
         except errors.RayTaskError as error:  # of the actor's own code
             code, death = 1, f"an error on its node: {type(error.cause).__name__}: {error.cause}"
         except errors.RayError as error:
-            death = f"lost by the Ray cluster: {type(error).__name__}"
+            code = code if self._started else 1  # it may never start, such as without noisin
+            reason = str(error).strip().splitlines() or [""]
+            death = f"lost by the Ray cluster: {type(error).__name__}: {reason[-1]}"
         finally:
             self._timer.cancel()
             self._death, self._code = death, code
