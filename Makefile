@@ -50,9 +50,9 @@ bench-wheel: wheel
 	env -u CC -u PYTHONPATH PATH=/nonexistent $(CURDIR)/.venv-wheel/bin/python -m benchmarks $(BENCH)
 
 # What `make test` does a few times, many times (about two hours): all combinations of settings, of
-# commands and locales, and of shapes and settings of the C kernel under sanitizers; runs and the
-# workers of a sweep killed and resumed; damaged records; wrong arguments. Then the core on each
-# supported torch.
+# commands and locales, and of shapes and settings of the C kernel under sanitizers; runs, the
+# workers of a sweep and the nodes of a Ray cluster killed and resumed; damaged records; wrong
+# arguments. Then the core on each supported torch.
 PRODUCTS := tests/recurrent tests/noise tests/analysis tests/regularizers tests/test_ecosystem.py \
 	tests/test_compile.py tests/test_extensions.py \
 	tests/cli/test_surroundings.py tests/cli/test_verify.py
@@ -62,6 +62,8 @@ stress: $(READY)
 	$(PYTEST) tests/data/test_parquet.py
 	NOISIN_PRODUCTS=all $(PYTEST) tests/recurrent/kernels/test_triton.py tests/recurrent/kernels/test_gpu.py
 	NOISIN_PRODUCTS=all $(PYTEST) tests/test_benchmarks.py tests/cli/test_sweep.py tests/training/test_distributed.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray]"
+	NOISIN_PRODUCTS=all $(BIN)/python -m pytest -s tests/cli/test_ray.py
 	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed
 	NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed

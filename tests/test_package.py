@@ -80,7 +80,7 @@ def test_what_is_imported_is_declared() -> None:
     """Not only by way of another dependency, which may drop it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    optional = ["train", "cli", "report", "sweep", "tensorboard", "wandb", "mlflow", "aim"]
+    optional = ["train", "cli", "report", "sweep", "ray", "tensorboard", "wandb", "mlflow", "aim"]
     optional += ["music", "parquet", "gpu"]
     optional = [line for extra in optional for line in extras[extra]]
     declared = [*project["dependencies"], *optional]

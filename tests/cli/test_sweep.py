@@ -238,6 +238,8 @@ def test_the_parent_is_killed_while_two_share_the_work(text: Path, tmp_path: Pat
         (("manual-families", "--data.name", "/no/such/text"), "/no/such/text"),
         (("manual-families", "--storage", "nonsense"), "cannot be used"),
         (("manual-families", "--storage", "postgresql://u:secret@nowhere/x"), "u:***@nowhere"),
+        (("manual-families", "--address", "auto"), "--address is that of a Ray cluster. Add"),
+        (("manual-families", "--engine", "slurm"), "slurm"),
         ((), "sweep"),
     ],
 )
@@ -300,6 +302,14 @@ def test_without_optuna(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert in_process("sweep", "manual-families") == 2
     assert "needs Optuna: pip install 'noisin[sweep]'" in capsys.readouterr().err
+
+
+def test_without_ray(monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "ray" else name)
+    arguments = ("manual-families", "--engine", "ray", "--out", str(tmp_path / "out"))
+    assert in_process("sweep", *arguments) == 2
+    assert "--engine ray needs Ray: pip install 'noisin[ray]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_help_and_reading_need_neither_optuna_nor_torch() -> None:

@@ -37,14 +37,14 @@ def show_runs(runs: Mapping[Path, RunConfig]) -> None:
 
 def show_sweep(sweep: Sweep, out: Path, jobs: int) -> None:
     """The runs of ``noisin sweep`` in a table; of a search, what it draws is not known yet."""
-    from noisin.experiments.sweep.driver import available_threads
+    from noisin.experiments.sweep.engine import LocalEngine
 
     if sweep.search is None:
         runs = [run for task in sweep.tasks for run in task.runs]
     else:
         runs = [run for values in sweep.search.examples() for run in sweep.searched(values).runs]
     rows = [(_outline(run, out), _state(sweep, run, out)) for run in runs]
-    threads = max(1, available_threads() // jobs)
+    threads = LocalEngine().threads(jobs)
     tell(f"{NOTHING}\n")
     table = new_table("run", "parameters", "device", "epochs", "", left=(0, 4))
     for run, (found, state) in zip(runs, rows, strict=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -21,6 +22,9 @@ from noisin.experiments import sweep as sweeps
 from noisin.experiments.sweep.standing import PointRow, Standing, point_rows
 from noisin.tasks.unit import common
 
+if TYPE_CHECKING:
+    from noisin.experiments.sweep.engine import Engine
+
 SWEEP = f"""The sweep, by name or as a TOML file; the flags below override the settings that it does
 not vary. The names: {", ".join(sweeps.names())}."""
 
@@ -33,6 +37,8 @@ def sweep(
     jobs: WholeNumber = 1,
     out: Path = Path("runs"),
     storage: str | None = None,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
     dry_run: Switch = False,
     **flags: str | None,
 ) -> int:
@@ -45,18 +51,25 @@ def sweep(
     Parameters
     ----------
     jobs
-        The number of processes, which share the threads of the machine.
+        The number of workers, which share the threads of the machine or of the cluster.
     out
         The folder in which the folder of the sweep is created.
     storage
         The database of the Optuna study, such as postgresql+psycopg://host/name for several
         machines; by default a SQLite file in the folder of the sweep.
+    engine
+        Where the workers run: as processes on this machine, or on a Ray cluster, which needs
+        Ray: pip install 'noisin[ray]'.
+    address
+        The address of a running Ray cluster, such as 10.0.0.1:6379, or auto for that of this
+        machine; by default RAY_ADDRESS, or a new cluster on this machine for this command alone.
     dry_run
         Show what would be trained, and train nothing.
     """
     chosen = sweeps.read(sweep, nested(flags))
     require_text("--out", out)
     require_text("--storage", storage)
+    require_text("--address", address)
     if not 1 <= jobs <= 1024:
         raise InvalidValue(f"--jobs must be between 1 and 1024, got {jobs}.")
     if find_spec("optuna") is None:
@@ -66,11 +79,26 @@ def sweep(
         return 0
     from noisin.experiments.sweep import driver
 
-    with SweepBoard(chosen) as board:
-        standings = driver.run(chosen, out, jobs, storage, board.show, board.say)
+    with _engine(engine, address) as workers, SweepBoard(chosen) as board:
+        standings = driver.run(chosen, out, jobs, storage, board.show, board.say, workers)
     _print(point_rows(standings))
     tell(f"\nThe records are in {out / chosen.name}.")
     return _failures(standings)
+
+
+def _engine(name: str, address: str | None) -> AbstractContextManager[Engine]:
+    """What starts the workers."""
+    if name == "local":
+        from noisin.experiments.sweep.engine import LocalEngine
+
+        if address is not None:
+            raise InvalidValue("--address is that of a Ray cluster. Add --engine ray.")
+        return nullcontext(LocalEngine())
+    if find_spec("ray") is None:
+        raise Unsupported("noisin sweep --engine ray needs Ray: pip install 'noisin[ray]'.")
+    from noisin.experiments.sweep.ray_engine import RayEngine
+
+    return RayEngine(address, tell)
 
 
 def _failures(standings: Sequence[Standing]) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from noisin._util.lock import locked
 from noisin.data import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models import Trainable
+from noisin.noise.sampling import set_shard
 from noisin.tasks import Score, Task
 from noisin.tasks.base import Split, first_batch, name_of, splits_of
 from noisin.training import resume
@@ -40,7 +41,7 @@ from noisin.training.conclusion import recorded, summarize
 from noisin.training.config import RunConfig, TrainConfig
 from noisin.training.identity import own_config
 from noisin.training.noise_schedule import NoiseSchedule
-from noisin.training.predictors import Clean, evaluate
+from noisin.training.predictors import Clean, Tally, tally
 from noisin.training.record import RunRecord
 from noisin.training.runtime.clock import Clock
 from noisin.training.runtime.device import own_random_stream, rewind, use_threads
@@ -135,6 +136,7 @@ class Trainer:
             threads = resume.threads_to_use(self.record, self.config, model, rows)
             stack.enter_context(use_threads(threads))
             stack.enter_context(products.using(resume.products_to_use(self.record, self.workers)))
+            stack.callback(set_shard, model, None)  # later callers give it whole batches
             if not resume.is_complete(self.record, self.config):
                 self._train(self._start(model, first, device))
             self._agreed(NOTHING)  # one process may have caught a signal after the last poll
@@ -174,9 +176,7 @@ class Trainer:
             while (reason := self._over(state)) is None:
                 self._train_epoch(state)
                 self.progress.epoch(self._validate(state), self.task.unit)
-            with self.workers.main_first():
-                if self.workers.main:
-                    self._conclude(state, reason)
+            self._conclude(state, reason)
         except Interrupted:
             self._save(state)
             raise
@@ -320,21 +320,21 @@ class Trainer:
         return split in splits_of(self.task)
 
     def _score(self, state: TrainState, split: Split) -> Score:
-        """The score of the clean model, computed by the main process; a signal stops it."""
-        measured = Score(math.nan, 0)
-        if self.workers.main:
-            with suppress(Interrupted):  # raised in all processes by the next line
-                measured = self._measured(state, split)
+        """The score of the clean model; each process computes a part, and a signal stops it."""
+        own = Tally()
+        with suppress(Interrupted):  # raised in all processes by the next line
+            own = self._own_tally(state, split)
         self._agreed(NOTHING)
-        nats, count = self.workers.tell(measured.nats), self.workers.tell(measured.count)
-        return Score(nats, int(count))
+        log_p, count = self.workers.sum([own.log_p, own.count])
+        return Tally(log_p, int(count)).score
 
-    def _measured(self, state: TrainState, split: Split) -> Score:
+    def _own_tally(self, state: TrainState, split: Split) -> Tally:
+        shares = self.workers.shares(state.model, self.task.batches(split))
         # Latent variables are drawn alike after every epoch, and not from the stream of training.
-        with own_random_stream(state.device):
+        with own_random_stream(state.device), closing(shares):
             torch.manual_seed(self.config.seed)
             report = partial(self._report_score, state, split)
-            return evaluate(Clean(state.model), self.task.batches(split), self._poll, report)
+            return tally(Clean(state.model), shares, self._poll, report)
 
     def _report_score(self, state: TrainState, split: Split, score: Score) -> None:
         """Report that a split is being scored, if due."""
@@ -364,19 +364,22 @@ class Trainer:
 
     def _conclude(self, state: TrainState, reason: str) -> None:
         """Score the best weights on the test data and write the summary."""
-        newest = self.checkpoints.newest(self.progress.note)
+        with self.workers.main_first():
+            newest = self.checkpoints.newest(self.progress.note)
         assert newest is not None
         summary = summarize(
             state,
             self.checkpoints,
             newest,
             self.record.metrics,
-            lambda split: self._measured(state, split) if self._has(split) else None,
+            lambda split: self._score(state, split) if self._has(split) else None,
             ended=reason,
             seconds=round(self.clock.seconds, 3),
             config=self.config.hash(),
         )
-        self.record.write("summary.json", summary.to_json())
+        with self.workers.main_first():
+            if self.workers.main:
+                self.record.write("summary.json", summary.to_json())
 
 
 def _check(model: object, task: object) -> None:

@@ -19,7 +19,7 @@ from noisin import training
 from noisin._util.lock import locked
 from noisin.errors import InvalidValue
 from noisin.experiments.sweep import Sweep, worker
-from noisin.experiments.sweep.driver import available_threads
+from noisin.experiments.sweep.engine import available_threads
 from noisin.experiments.sweep.ledger import TASK
 from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import find, note

@@ -13,6 +13,7 @@ from noisin import data
 from noisin._util.files import write_atomically, writing
 from noisin.errors import InvalidValue
 from noisin.experiments.sweep.definition import Sweep, SweepRun
+from noisin.experiments.sweep.engine import Engine, LocalEngine
 from noisin.experiments.sweep.ledger import Ledger
 from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import DIGITS, all_folders
@@ -21,7 +22,6 @@ from noisin.experiments.sweep.worker import Job
 from noisin.experiments.sweep.workers import Show, WorkerPool
 from noisin.training.config import DataConfig, RunConfig
 from noisin.training.record import RunRecord
-from noisin.training.runtime.environment import require_threads
 from noisin.training.runtime.signals import Interrupted, caught
 
 
@@ -32,16 +32,19 @@ def run(
     storage: str | None = None,
     show: Show = lambda *_: None,
     say: Callable[[str], None] = lambda _: None,
+    engine: Engine = LocalEngine(),  # noqa: B008 - it has no state
 ) -> list[Standing]:
     """Make all runs that do not exist yet; return how each task ended.
 
     Args:
         sweep: what to run, such as :func:`noisin.experiments.sweep.read` gives.
         out: the folder of all sweeps; the runs of this one are in a folder of its name.
-        jobs: the number of processes, which share the threads of the machine.
+        jobs: the number of workers, which share the threads of the engine.
         storage: the address of a database; by default a SQLite file in the sweep's folder.
         show: called several times a second with the state of all tasks and workers.
         say: called with messages for the user.
+        engine: starts the workers: by default as processes on this machine; see
+            :class:`noisin.experiments.sweep.ray_engine.RayEngine` for a Ray cluster.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM; all runs are saved, and the same call continues.
@@ -56,7 +59,7 @@ def run(
         out=out,
         storage=storage or f"sqlite:///{home / 'study.db'}",
         session=f"{socket.gethostname()} {os.getpid()} {time.time_ns()}",
-        threads=max(1, available_threads() // jobs),
+        threads=engine.threads(jobs),
     )
     with SweepLock(out):
         write_atomically(home / "sweep.json", (sweep.model_dump_json(indent=2) + "\n").encode())
@@ -66,7 +69,7 @@ def run(
     _refuse_other_data(standings, out, corpora)
     left = sum(not standing.is_over for standing in standings)
     if left:
-        standings = _work(WorkerPool(job, ledger, min(jobs, left), show, say), home)
+        standings = _work(WorkerPool(job, ledger, min(jobs, left), show, say, engine), home)
     with SweepLock(out):
         write_rows(point_rows(standings), home / "points.json")
     return standings
@@ -81,15 +84,6 @@ def _work(pool: WorkerPool, home: Path) -> list[Standing]:
                 f"stopped; all runs are saved in {home}. Run the same command again to continue.",
             )
     return pool.standings
-
-
-def available_threads() -> int:
-    """The threads that this process may use, or ``OMP_NUM_THREADS`` if that is set."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    count = int(asked[:20]) if asked.isdecimal() else 0
-    if count > 0:
-        return require_threads("OMP_NUM_THREADS", count, "Unset it to use all cores.")
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _load(sweep: Sweep) -> dict[DataConfig, str]:

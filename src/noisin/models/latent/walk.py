@@ -80,8 +80,7 @@ class Walk:
         if generator is not None:
             self.eta = STANDARD.sample(shape, like=like, generator=generator)
         elif eta is None:
-            # Processes that train together draw for all their rows, but one of them evaluates.
-            self.eta = model._draw(STANDARD, shape, like, shared=not model.training)
+            self.eta = model._draw(STANDARD, shape, like)
         else:
             self.eta = _given(eta, shape, like)
         self.run = model.sequence()

@@ -22,7 +22,9 @@ from noisin.training.predictors.base import Clean as Clean
 from noisin.training.predictors.base import Predictor as Predictor
 from noisin.training.predictors.base import Reader as Reader
 from noisin.training.predictors.base import Reading as Reading
+from noisin.training.predictors.base import Tally as Tally
 from noisin.training.predictors.base import evaluate as evaluate
+from noisin.training.predictors.base import tally as tally
 from noisin.training.predictors.bounds import ELBO as ELBO
 from noisin.training.predictors.bounds import FIVO as FIVO
 from noisin.training.predictors.bounds import IWAE as IWAE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -64,6 +64,30 @@ class Reader(Protocol):
         ...
 
 
+@dataclass
+class Tally:
+    """Sums over the targets that were scored, from which the score is computed.
+
+    Attributes:
+        log_p: the sum of ``log p``.
+        count: the number of targets.
+        errors: standard errors of ``log_p``, one for each of several independent groups of
+            sequences, if a predictor draws noise.
+    """
+
+    log_p: float = 0.0
+    count: int = 0
+    errors: list[float] = field(default_factory=list)
+
+    @property
+    def score(self) -> Score:
+        """``-log p`` per target, with its standard error."""
+        if not self.count:
+            raise InvalidValue("evaluate: expected batches with scored targets, got none.")
+        stderr = math.hypot(*self.errors) / self.count if self.errors else None
+        return Score(-self.log_p / self.count, self.count, stderr)
+
+
 def evaluate(
     predictor: Predictor,
     batches: Iterable[Batch],
@@ -80,24 +104,32 @@ def evaluate(
         progress: called after every batch with the score so far, without a standard error.
         each: called with every batch and ``log p`` of its targets, ``(T, N)``.
     """
-    total, count, state = 0.0, 0, None
-    errors: list[float] = []  # of the total, for each of several independent groups of sequences
+    return tally(predictor, batches, poll, progress, each).score
+
+
+def tally(
+    predictor: Predictor,
+    batches: Iterable[Batch],
+    poll: Callable[[], None] = lambda: None,
+    progress: Callable[[Score], None] = lambda _: None,
+    each: Callable[[Batch, Tensor], None] = lambda *_: None,
+) -> Tally:
+    """As :func:`evaluate`, but the sums: where processes share the batches, theirs are added."""
+    sums, state = Tally(), None
     rows = getattr(predictor, "rows", None)
     for batch in batches if rows is None else in_rows(batches, rows):
         poll()
         if not batch.carries:
-            errors += _error(state)
+            sums.errors += _error(state)
         log_p, state = predictor(batch, state if batch.carries else None)
         scored = log_p if batch.scored is None else log_p[batch.scored.to(log_p.device)]
-        total += in_float64(scored).sum().item()
-        count += batch.count
+        sums.log_p += in_float64(scored).sum().item()
+        sums.count += batch.count
         each(batch, log_p)
-        if count:
-            progress(Score(-total / count, count))
-    if not count:
-        raise InvalidValue("evaluate: expected batches with scored targets, got none.")
-    errors += _error(state)
-    return Score(-total / count, count, math.hypot(*errors) / count if errors else None)
+        if sums.count:
+            progress(Score(-sums.log_p / sums.count, sums.count))
+    sums.errors += _error(state)
+    return sums
 
 
 def _error(state: State) -> list[float]:

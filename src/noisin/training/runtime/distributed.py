@@ -6,7 +6,8 @@
 
 Each process has some columns of the batch. All processes draw noise and dropout for the whole batch
 from generators in the same state, and each uses the slice of its columns; gradients are averaged.
-Thus losses and weights equal those of a single process, except for the rounding of sums.
+Thus losses and weights equal those of a single process, except for the rounding of sums. After an
+epoch each process scores its columns of the other data, and their sums are added.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import hashlib
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -89,22 +91,44 @@ class Processes(Workers):
 
     def split(self, model: nn.Module, batch: Batch) -> None:
         """Set which columns of a batch belong to this process."""
-        total = batch.x.shape[1]
-        start, stop = (total * rank // self.count for rank in (self.rank, self.rank + 1))
+        shard = self._part(batch)
+        total = shard.total
         uneven = total % self.count != 0 and batch.carries  # states are gathered by column
-        if uneven or start == stop:
+        if uneven or not shard.size:
             raise InvalidValue(
                 f"training: a batch of {total} columns cannot be split evenly among {self.count} "
                 f"processes. Choose a train.batch_size that is a multiple of {self.count}."
             )
-        self._shard = Shard(start, stop - start, total)
-        set_shard(model, self._shard)
+        self._shard = shard
+        set_shard(model, shard)
+
+    def _part(self, batch: Batch) -> Shard:
+        total = batch.x.shape[1]
+        start, stop = (total * rank // self.count for rank in (self.rank, self.rank + 1))
+        return Shard(start, stop - start, total)
 
     def share(self, model: nn.Module, batch: Batch) -> Batch:
         """The columns of a batch that belong to this process."""
         if batch.x.shape[1] != self._shard.total:
             self.split(model, batch)
-        return batch.columns(slice(self._shard.start, self._shard.start + self._shard.size))
+        return _columns(batch, self._shard)
+
+    def shares(self, model: nn.Module, batches: Iterable[Batch]) -> Generator[Batch]:
+        """The columns of each batch that this process scores, of any number of columns.
+
+        Where there are fewer columns than processes, those without one are given the first, of
+        which nothing is scored: so they carry a state and draw as many random numbers as the rest.
+        Afterwards the model has its share of a training batch again.
+        """
+        try:
+            for batch in batches:
+                part = self._part(batch)
+                shard = part if part.size else Shard(0, 1, part.total)
+                set_shard(model, shard)
+                own = _columns(batch, shard)
+                yield own if part.size else _unscored(own)
+        finally:
+            set_shard(model, self._shard if self._shard.total else None)
 
     def weight(self, own: int, total: int) -> float:
         """The weight of this process's mean over ``own`` targets in the mean over all."""
@@ -142,12 +166,13 @@ class Processes(Workers):
             dist.all_reduce(shared, dist.ReduceOp.MAX)
         return int(shared)
 
-    def tell(self, value: float) -> float:
-        """Broadcast the value of the main process."""
-        shared = torch.tensor(value, dtype=torch.float64, device=self.device)
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """The sums of some numbers over the processes: the same bits in all of them."""
+        own = torch.tensor(values, dtype=torch.float64, device=self.device)
+        parts = [torch.empty_like(own) for _ in range(self.count)]
         with _together():
-            dist.broadcast(shared, src=0)
-        return float(shared)
+            dist.all_gather(parts, own)
+        return [sum(each) for each in zip(*(part.tolist() for part in parts), strict=True)]
 
     def tell_text(self, text: str) -> str:
         """Broadcast a text of the main process."""
@@ -173,6 +198,15 @@ class Processes(Workers):
             self.agree(1)
             raise
         self.agree(0)
+
+
+def _columns(batch: Batch, shard: Shard) -> Batch:
+    return batch.columns(slice(shard.start, shard.start + shard.size))
+
+
+def _unscored(batch: Batch) -> Batch:
+    rows, columns = batch.x.shape[:2]
+    return replace(batch, scored=torch.zeros(rows, columns, dtype=torch.bool))
 
 
 @contextmanager

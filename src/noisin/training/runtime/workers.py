@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,9 @@ class Workers:
     Several processes (:class:`noisin.training.runtime.distributed.Processes`) split the columns.
     Each draws the noise of all columns and uses its own slice, so that their generators stay in the
     same state. Only the main process writes files.
+
+    >>> Workers().sum([2.0, 1.0])
+    [2.0, 1.0]
     """
 
     main = True
@@ -28,6 +31,10 @@ class Workers:
     def share(self, model: nn.Module, batch: Batch) -> Batch:
         """The columns of a batch that belong to this process."""
         return batch
+
+    def shares(self, model: nn.Module, batches: Iterable[Batch]) -> Generator[Batch]:
+        """The columns of each batch that this process scores."""
+        yield from batches
 
     def weight(self, own: int, total: int) -> float:
         """The weight of this process's mean over ``own`` targets in the mean over all."""
@@ -48,9 +55,9 @@ class Workers:
         """The maximum over all processes, so that all of them save or stop at the same step."""
         return request
 
-    def tell(self, value: float) -> float:
-        """Broadcast the value of the main process."""
-        return value
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """The sums of some numbers over the processes."""
+        return list(values)
 
     def tell_text(self, text: str) -> str:
         """Broadcast a text of the main process."""
