@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # Tests start many processes: each would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick test suite stress trackers torches frameworks bench wheel bench-wheel lint clean
+.PHONY: run quick test suite stress trackers torches frameworks bench wheel bench-wheel docs lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
@@ -122,6 +122,12 @@ torch-%: .venv-torch-%/ready
 		-c .venv-torch-$*/constraints.txt -e ".[dev]"
 	touch $@
 .PRECIOUS: .venv-torch-%/ready
+
+# The documentation site, with executed tutorials, into build/docs. A warning is an error.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs . build/docs
+	@echo "open build/docs/docs/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check .
