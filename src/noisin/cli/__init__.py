@@ -32,7 +32,8 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
-_RUNS, _RESULTS = ("train", "evaluate", "generate", "sweep"), ("table", "figure", "report")
+_RUNS = ("train", "evaluate", "generate", "sweep", "collect")
+_RESULTS = ("table", "figure", "report")
 for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "verify")):
     app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -17,6 +16,7 @@ from noisin.cli.consoles import Results, tell
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
+from noisin.experiments.sweep.address import VARIABLE, require_no_secret
 from noisin.experiments.sweep.standing import PointRow, Standing, point_rows
 from noisin.tasks.unit import common
 
@@ -30,7 +30,7 @@ def sweep(
     /,
     *,
     jobs: WholeNumber = 1,
-    out: Path = Path("runs"),
+    out: str = "runs",
     storage: str | None = None,
     **flags: str | None,
 ) -> int:
@@ -45,14 +45,22 @@ def sweep(
     jobs
         The number of processes, which share the threads of the machine.
     out
-        The folder in which the folder of the sweep is created.
+        The folder in which the folder of the sweep is created, or a URL such as s3://bucket/runs
+        for machines that share no folder.
     storage
-        The database of the Optuna study, such as postgresql+psycopg://host/name for several
-        machines; by default a SQLite file in the folder of the sweep.
+        The database of the sweep, such as postgresql+psycopg://user@host/name for several
+        machines; by default the variable NOISIN_STORAGE, which may contain the password, or else a
+        SQLite file in the folder of the sweep.
     """
     chosen = sweeps.read(sweep, nested(flags))
     require_text("--out", out)
     require_text("--storage", storage)
+    require_no_secret(
+        "--storage",
+        storage,
+        f"Set {VARIABLE} to the whole address, or use PGPASSWORD or ~/.pgpass.",
+    )
+    require_no_secret("--out", out, "Use the environment variables or files of the service.")
     if not 1 <= jobs <= 1024:
         raise InvalidValue(f"--jobs must be between 1 and 1024, got {jobs}.")
     if find_spec("optuna") is None:
@@ -62,7 +70,7 @@ def sweep(
     with SweepBoard(chosen) as board:
         standings = driver.run(chosen, out, jobs, storage, board.show, board.say)
     _print(point_rows(standings))
-    tell(f"\nThe records are in {out / chosen.name}.")
+    tell(f"\nThe records are in {out.rstrip('/')}/{chosen.name}.")
     return _failures(standings)
 
 
