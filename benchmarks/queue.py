@@ -27,6 +27,7 @@ from typing import Any
 
 from noisin.experiments.collection import collect
 from noisin.experiments.sweep import Sweep
+from noisin.experiments.sweep.database import disconnect
 from noisin.experiments.sweep.definition import SweepPoint
 from noisin.experiments.sweep.leases import LEASE, RENEWALS
 from noisin.experiments.sweep.ledger import Ledger
@@ -40,7 +41,7 @@ from tests.postgres import PASSWORD, PostgresServer, postgres_server
 RUNS = int(os.environ.get("NOISIN_BENCH_RUNS", "200"))
 WORKERS = 1000
 SECONDS = 15.0  # of each simulation
-PROCESSES = (1, 2, 4, 8)
+PROCESSES = (1, 4, 8)
 HOSTNAME = 'hostname "$1" && shift && exec "$@"'
 
 
@@ -115,6 +116,7 @@ def simulate(address: str, folder: Path, sweep: Sweep, name: str, results: Any) 
         trial = timed("take", lambda lease=lease: ledger.trial(lease))
         for _ in range(RENEWALS):
             timed("renew", lease._renew)
+            disconnect(ledger.leases.engine)
         end = Standing(sweep.tasks[lease.task], (Outcome("diverged"),))
         timed("end", lambda lease=lease, trial=trial, end=end: ledger.end(lease, trial, end))
     results.put(times)

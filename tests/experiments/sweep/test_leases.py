@@ -14,6 +14,7 @@ from noisin.errors import InvalidValue, Unavailable
 from noisin.experiments.sweep.database import LeaseLost, open_database
 from noisin.experiments.sweep.leases import Leases
 from tests.postgres import PASSWORD, PostgresServer, postgres_server
+from tests.training.toy import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +68,14 @@ def test_a_task_has_one_holder(engine: sqlalchemy.Engine) -> None:
 
 def test_only_the_newest_lease_ends_a_task(engine: sqlalchemy.Engine) -> None:
     """The first holder is cut off, its lease expires, another takes the task; then it is back."""
-    a = leases(engine, "a", lease=0.3)
+    a = leases(engine, "a")
     b = other(a, "b")
     a.add({0: None})
     old = a.take(1, "s")
     assert old is not None
     assert b.take(1, "s") is None, "not before it expires"
-    time.sleep(0.35)
+    old._renewed -= 100  # the clock of the process
+    a.expire(a.rows()[0])  # and that of the database
     new = b.take(1, "s")
     assert new is not None
     assert new.fence == old.fence + 1
@@ -82,8 +84,10 @@ def test_only_the_newest_lease_ends_a_task(engine: sqlalchemy.Engine) -> None:
             refused()
     old.release()
     assert not a.is_mine(0)
-    time.sleep(0.35)
+    new._renewed -= 100
+    b.expire(b.rows()[0])
     new.check()  # it has expired too, but nobody has taken the task
+    assert b.rows()[0].alive
     new.end("complete", {"value": 1.5})
     with pytest.raises(LeaseLost):
         old.end("complete", {"value": 2.5})
@@ -97,17 +101,17 @@ def test_only_the_newest_lease_ends_a_task(engine: sqlalchemy.Engine) -> None:
 
 
 def test_a_lease_is_renewed_while_it_is_entered(engine: sqlalchemy.Engine) -> None:
-    a = leases(engine, "a", lease=0.6)
+    a = leases(engine, "a", lease=2.0)
     b = other(a, "b")
     a.add({0: None})
     mine = a.take(1, "s")
     assert mine is not None
     with mine:
-        time.sleep(1.0)
+        time.sleep(2.5)
         assert b.take(1, "s") is None
         mine.check()
-    time.sleep(0.7)
-    assert b.take(1, "s") is not None
+    assert b.take(1, "s") is None
+    wait_for(lambda: b.take(1, "s") is not None)
 
 
 def test_what_failed_is_taken_by_another_command_only(engine: sqlalchemy.Engine) -> None:
@@ -159,6 +163,7 @@ def test_a_server_that_is_killed_and_started_again(server: PostgresServer) -> No
         again.join()
         mine.check()
         mine.end("complete")
+    database.engine.dispose()
 
 
 def test_a_server_that_is_not_there(server: PostgresServer) -> None:

@@ -1,6 +1,6 @@
 """The database of a sweep: SQLite on one machine, PostgreSQL for several.
 
-A worker of a PostgreSQL sweep is connected only while it reads or writes, so that a thousand
+A worker of a PostgreSQL sweep closes its connection after each group of queries, so that a thousand
 workers do not need a thousand connections, and waits for a server that is restarted.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from optuna.storages import RDBStorage
 from sqlalchemy import Dialect, Engine, event, exc
 from sqlalchemy.engine import make_url
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import QueuePool
 
 from noisin._util.regular import open_regular
 from noisin.errors import InvalidValue, Unavailable
@@ -45,7 +45,7 @@ def open_database(storage: str, patience: float = 0.0) -> RDBStorage:
     kind = _kind(storage)
     options: dict[str, Any] = {"connect_args": {"timeout": 60}}
     if kind == "postgresql":
-        options = {"poolclass": NullPool, "connect_args": {"connect_timeout": CONNECT_TIMEOUT}}
+        options = {"pool_size": 2, "connect_args": {"connect_timeout": CONNECT_TIMEOUT}}
     with asking(storage), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what Optuna calls experimental
         database = _created(lambda: RDBStorage(storage, options), patience)
@@ -54,9 +54,11 @@ def open_database(storage: str, patience: float = 0.0) -> RDBStorage:
     return database
 
 
-def is_shared(engine: Engine) -> bool:
-    """Whether the database is a server, which may be unreachable for a while."""
-    return engine.dialect.name != "sqlite"
+def disconnect(engine: Engine) -> None:
+    """Close the connections to a server, unless another thread is using one."""
+    pool = engine.pool
+    if engine.dialect.name != "sqlite" and isinstance(pool, QueuePool) and pool.checkedout() == 0:
+        engine.dispose()
 
 
 @contextmanager

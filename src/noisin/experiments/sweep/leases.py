@@ -13,13 +13,19 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
 
-from noisin.experiments.sweep.database import ATTEMPTS, LeaseLost, is_broken_connection
+from noisin.experiments.sweep.database import (
+    ATTEMPTS,
+    LeaseLost,
+    disconnect,
+    is_broken_connection,
+)
 
 LEASE = 60.0  # seconds without a sign of life after which others take a task over
 RENEWALS = 4  # in that time
@@ -275,10 +281,9 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._is_lost and not self._stop.wait(self.leases.lease / RENEWALS):
-            try:
+            with suppress(sql.exc.SQLAlchemyError):  # still ours, unless taken by others: `check`
                 self._renew()
-            except sql.exc.SQLAlchemyError:
-                continue  # it is still ours, unless others have taken it; see `check`
+            disconnect(self.leases.engine)
 
 
 def _row(found: Mapping[str, Any]) -> LeaseRow:

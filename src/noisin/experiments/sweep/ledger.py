@@ -12,7 +12,8 @@ import os
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,7 +22,13 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from noisin.experiments.fingerprint import fingerprint
-from noisin.experiments.sweep.database import ATTEMPTS, asking, is_broken_connection, open_database
+from noisin.experiments.sweep.database import (
+    ATTEMPTS,
+    asking,
+    disconnect,
+    is_broken_connection,
+    open_database,
+)
 from noisin.experiments.sweep.definition import Sweep, SweepTask
 from noisin.experiments.sweep.halving import Halving
 from noisin.experiments.sweep.leases import LEASE, Lease, LeaseRow, Leases, State
@@ -61,7 +68,7 @@ class Ledger:
         self.sweep, self.out, self.session = sweep, out, session
         self.storage = storage
         self._database = open_database(storage, patience)
-        with asking(storage):
+        with self._asking():
             self.study = _open(sweep, self._database)
             self.leases = Leases(
                 self._database.engine, self.study.study_name, " ".join(here()), place_of(out), lease
@@ -70,21 +77,30 @@ class Ledger:
         self._ended: dict[int, LeaseRow] = {}
         self._read_until = 0.0
 
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Name a database that cannot be used, and keep no connection to a server afterwards."""
+        try:
+            with asking(self.storage):
+                yield
+        finally:
+            disconnect(self._database.engine)
+
     # Taking tasks
 
     def take(self) -> Lease | None:
         """Take a task, if one is free."""
-        with asking(self.storage):
+        with self._asking():
             return self.leases.take(self.sweep.count, self.session)
 
     def is_over(self) -> bool:
         """Whether no task is left, neither free nor taken."""
-        with asking(self.storage):
+        with self._asking():
             return self.leases.is_over(self.sweep.count, self.session)
 
     def trial(self, lease: Lease) -> optuna.Trial:
         """A new trial for a task that was taken; it keeps the values that a search has chosen."""
-        with asking(self.storage):
+        with self._asking():
             newest = None if lease.before is None else self._found(lease.before)
             if newest is not None:
                 self._fail(newest)
@@ -102,27 +118,27 @@ class Ledger:
         Raises:
             LeaseLost: another worker has taken the task over; nothing was changed.
         """
-        with asking(self.storage):
+        with self._asking():
             lease.end(_state(standing), self._result(standing), self.session)
             number = lease.before if trial is None else trial.number
             self._tell(lease.task, None if number is None else self._found(number), standing)
 
     def give_up(self, lease: Lease, trial: optuna.Trial, after: float = 0.0) -> None:
         """Return a task to the queue, for others to take after so many seconds."""
-        with asking(self.storage):
+        with self._asking():
             lease.release(after)
             self._fail(self._found(trial.number))
 
     def refuse(self, lease: Lease, trial: optuna.Trial, message: str) -> None:
         """Note that the settings which a search has chosen are invalid."""
-        with asking(self.storage):
+        with self._asking():
             trial.set_user_attr(REFUSED, message)
             lease.end("refused")
             self._fail(self._found(trial.number))
 
     def products(self, choose: Callable[[], str]) -> str:
         """The libraries of the products of all runs: the choice of the first worker."""
-        with asking(self.storage):
+        with self._asking():
             known = self.study.user_attrs.get(PRODUCTS)
             return self.leases.agree(choose if known is None else lambda: str(known))
 
@@ -130,7 +146,7 @@ class Ledger:
 
     def survey(self) -> list[Standing]:
         """The state of all tasks. The database is asked only for what has ended meanwhile."""
-        with asking(self.storage):
+        with self._asking():
             self._read_ended()
             trials = self._trials() if self.sweep.search is not None else {}
         folders = all_folders(self.out)
@@ -146,7 +162,7 @@ class Ledger:
 
         The caller holds the lock.
         """
-        with asking(self.storage):
+        with self._asking():
             trials = self._trials()
             missing = range(self.leases.count(), self.sweep.count)
             self.leases.add({n: _newest_number(trials.get(n, [])) for n in missing})
