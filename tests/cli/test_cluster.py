@@ -31,6 +31,8 @@ from tests.postgres import PASSWORD, PostgresServer, postgres_server
 from tests.training.toy import result, wait_for
 
 HOSTNAME = 'hostname "$1" && shift && exec "$@"'
+POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "12"))
+KINDS = ("worker", "node", "driver", "database")  # of deaths
 LEASE = 4.0  # seconds, instead of 60
 needs_namespaces = pytest.mark.skipif(
     subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False).returncode != 0,
@@ -203,7 +205,7 @@ def test_workers_nodes_drivers_and_the_database_are_killed(
     shared: str, server: PostgresServer, text: Path, tmp_path: Path
 ) -> None:
     """Each kind of death in turn, until all points are made: one record each, the same bits."""
-    lrs, dice = [round(1 + k / 10, 1) for k in range(12)], random.Random(0)
+    lrs, dice = [round(1 + k / 10, 1) for k in range(POINTS)], random.Random(0)
     grid = f"[grid]\ntrain.lr = {lrs}\nthreads = [1]"
     path = write(tmp_path / f"{shared.replace(' ', '-')}.toml", text, grid, 12)
     arguments = [path, "--storage", server.address, "--jobs", "2"]
@@ -217,23 +219,34 @@ def test_workers_nodes_drivers_and_the_database_are_killed(
         nodes = {
             n: stack.enter_context(Node(n, tmp_path, *arguments)) for n in ("node-a", "node-b")
         }
-        last, kinds = time.monotonic(), ["worker", "node", "driver", "database"]
+        last, before = time.monotonic(), 0
         while any(node.process.poll() is None for node in nodes.values()):
             time.sleep(0.2)
-            name = dice.choice(list(nodes))
-            if time.monotonic() - last < 8 or not nodes[name].workers():
+            name, made = dice.choice(list(nodes)), epochs_made(tmp_path)
+            # Each death is after some progress: on a slow machine, too, it comes to an end.
+            if time.monotonic() - last < 5 or made <= before or not nodes[name].workers():
                 continue
-            die(kind := kinds[sum(deaths.values()) % 4], nodes[name], server)
+            die(kind := KINDS[deaths.total() % 4], nodes[name], server)
             deaths[kind] += 1
-            last = time.monotonic()
+            last, before = time.monotonic(), made
             if kind in ("node", "driver"):
                 nodes[name] = stack.enter_context(Node(name, tmp_path, *arguments))
         for node in nodes.values():
             assert node.process.returncode == 0, node.said
-    assert min(deaths[kind] for kind in kinds) >= 1, deaths
+    assert min(deaths[kind] for kind in KINDS) >= 1, deaths
     check_each_once(complete(*folders), path, tmp_path, dice)
     check_no_secret(tmp_path)
     print(f"{len(lrs)} points, killed: {dict(deaths)}")
+
+
+def epochs_made(folder: Path) -> int:
+    """The number of epochs that nodes have recorded, repeated ones too."""
+    count = 0
+    for place, _, names in os.walk(folder):  # which does not mind what vanishes meanwhile
+        with suppress(OSError):
+            if "metrics.jsonl" in names:
+                count += Path(place, "metrics.jsonl").read_bytes().count(b"\n")
+    return count
 
 
 def die(kind: str, node: Node, server: PostgresServer) -> None:
