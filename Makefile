@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # Tests start many processes: each would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick test suite stress trackers torches frameworks bench wheel bench-wheel docs lint clean
+.PHONY: run quick test suite stress trackers s3 torches frameworks bench wheel bench-wheel docs lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
@@ -67,6 +67,8 @@ stress: $(READY)
 	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed
 	NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
+	NOISIN_PRODUCTS=all $(BIN)/python -m pytest -s tests/cli/test_cluster.py
+	$(MAKE) s3
 	NOISIN_FUZZED_CALLS=6000 NOISIN_FUZZED_SEEDS=8 $(PYTEST) tests/calls
 	$(MAKE) trackers
 	$(MAKE) torches
@@ -101,6 +103,18 @@ trackers: $(READY)
 		-e ".[dev,tensorboard,mlflow,wandb]" sqlalchemy alembic
 	NOISIN_TRACKERS=1 .venv-trackers/bin/python -m pytest -n 0 tests/training/test_tracking.py \
 		tests/training/test_trainer.py -k "mlflow or wandb or aim or tensorboard"
+
+# Sweeps with --out s3://... on moto's server, on loopback. s3fs, moto and their versions of botocore
+# and dateutil have an environment of their own; what it lacks comes from .venv.
+S3 := "moto[server]==5.2.5" "s3fs==2026.9.0" "boto3==1.43.117"
+s3: .venv-s3/ready
+	.venv-s3/bin/python -m pytest tests/experiments/sweep/test_s3.py
+.venv-s3/ready: $(READY)
+	$(PYTHON) -m venv --clear .venv-s3
+	.venv-s3/bin/python -m pip install --quiet --disable-pip-version-check $(S3)
+	$(BIN)/python -c "import sysconfig as s; print('import site; site.addsitedir(%r)' % s.get_path('purelib'))" \
+		> "$$(.venv-s3/bin/python -c "import sysconfig as s; print(s.get_path('purelib'))")/zz-noisin.pth"
+	touch $@
 
 # The core and the rest of PyTorch on the oldest torch that pyproject.toml accepts and on the one of
 # constraints.txt, or on others: make torches TORCH_VERSIONS="2.13.0 2.15.0". Builds with

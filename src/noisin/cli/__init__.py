@@ -33,7 +33,8 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
-_RUNS, _RESULTS = ("train", "evaluate", "generate", "tune", "sweep"), ("table", "figure", "report")
+_RUNS = ("train", "evaluate", "generate", "tune", "sweep", "collect")
+_RESULTS = ("table", "figure", "report")
 for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "show", "verify")):
     app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
 app.register_install_completion_command(

@@ -19,6 +19,7 @@ from noisin.cli.plan import show_sweep
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
+from noisin.experiments.sweep.address import VARIABLE, require_no_secret
 from noisin.experiments.sweep.standing import PointRow, Standing, point_rows
 from noisin.tasks.unit import common
 
@@ -35,7 +36,7 @@ def sweep(
     /,
     *,
     jobs: WholeNumber = 1,
-    out: Path = Path("runs"),
+    out: str = "runs",
     storage: str | None = None,
     engine: Literal["local", "ray"] = "local",
     address: str | None = None,
@@ -53,10 +54,12 @@ def sweep(
     jobs
         The number of workers, which share the threads of the machine or of the cluster.
     out
-        The folder in which the folder of the sweep is created.
+        The folder in which the folder of the sweep is created, or a URL such as s3://bucket/runs
+        for machines that share no folder.
     storage
-        The database of the Optuna study, such as postgresql+psycopg://host/name for several
-        machines; by default a SQLite file in the folder of the sweep.
+        The database of the sweep, such as postgresql+psycopg://user@host/name for several
+        machines; by default the variable NOISIN_STORAGE, which may contain the password, or else a
+        SQLite file in the folder of the sweep.
     engine
         Where the workers run: as processes on this machine, or on a Ray cluster, which needs
         Ray: pip install 'noisin[ray]'.
@@ -70,19 +73,25 @@ def sweep(
     require_text("--out", out)
     require_text("--storage", storage)
     require_text("--address", address)
+    require_no_secret(
+        "--storage",
+        storage,
+        f"Set {VARIABLE} to the whole address, or use PGPASSWORD or ~/.pgpass.",
+    )
+    require_no_secret("--out", out, "Use the environment variables or files of the service.")
     if not 1 <= jobs <= 1024:
         raise InvalidValue(f"--jobs must be between 1 and 1024, got {jobs}.")
     if find_spec("optuna") is None:
         raise Unsupported("noisin sweep needs Optuna: pip install 'noisin[sweep]'.")
     if dry_run:
-        show_sweep(chosen, out, jobs)
+        show_sweep(chosen, Path(out), jobs)
         return 0
     from noisin.experiments.sweep import driver
 
     with _engine(engine, address) as workers, SweepBoard(chosen) as board:
         standings = driver.run(chosen, out, jobs, storage, board.show, board.say, workers)
     _print(point_rows(standings))
-    tell(f"\nThe records are in {out / chosen.name}.")
+    tell(f"\nThe records are in {out.rstrip('/')}/{chosen.name}.")
     return _failures(standings)
 
 

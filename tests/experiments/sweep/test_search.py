@@ -14,7 +14,7 @@ import pytest
 from noisin._util.lock import locked
 from noisin.experiments.sweep import Sweep, worker
 from noisin.experiments.sweep.definition import Pruning
-from noisin.experiments.sweep.ledger import sampler, suggest
+from noisin.experiments.sweep.sampling import sampler, suggest
 from noisin.experiments.sweep.space import Distribution, Search
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import RunRecord
@@ -48,7 +48,7 @@ def test_a_random_search_does_not_depend_on_who_draws(text: Path, tmp_path: Path
     standings = toy.ledger(sweep, tmp_path / "a").survey()
     means = [sum(end.value for end in s.outcomes) / 2 for s in standings]
     assert values == pytest.approx(means)
-    toy.take(sweep, tmp_path / "b", None)  # a worker that dies before it has drawn
+    toy.take(sweep, tmp_path / "b", toy.dead())  # a worker that dies before it has drawn
     toy.work(sweep, tmp_path / "b")
     assert chosen_lrs(sweep, tmp_path / "b") == lrs
 
@@ -57,7 +57,7 @@ def test_a_killed_trial_keeps_what_it_has_drawn(text: Path, tmp_path: Path) -> N
     sweep = search(text, 2, "tpe")
     assert sweep.search is not None
     drawn: dict[str, Any] = {}
-    toy.take(sweep, tmp_path, None, lambda trial: drawn.update(suggest(trial, sweep.search)))
+    toy.take(sweep, tmp_path, toy.dead(), lambda trial: drawn.update(suggest(trial, sweep.search)))
     assert [s.task is None for s in toy.ledger(sweep, tmp_path).survey()] == [False, True]
     toy.work(sweep, tmp_path)
     assert toy.states(sweep, tmp_path) == ["complete"] * 2

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ from noisin._util.lock import locked
 from noisin.errors import InvalidValue
 from noisin.experiments.sweep import Sweep, worker
 from noisin.experiments.sweep.engine import available_threads
-from noisin.experiments.sweep.ledger import TASK
+from noisin.experiments.sweep.ledger import here
 from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import find, note
 from noisin.experiments.sweep.worker import Worker
@@ -115,7 +114,7 @@ def test_a_signal_saves_and_the_next_worker_goes_on(two: Sweep, tmp_path: Path) 
     assert toy.stopped_after_an_epoch(two, tmp_path) == 130
     assert toy.states(two, tmp_path) == ["open"] * 2
     assert len(RunRecord(toy.folder(two, tmp_path)).metrics) == 1
-    assert toy.trials(two, tmp_path) == [(0, "FAIL"), (1, "WAITING")]
+    assert toy.trials(two, tmp_path) == [(0, "FAIL")]
     told = toy.work(two, tmp_path, "two")
     assert told.trained == ["lr-2-seed-1111", "lr-1-seed-1111"]
     begun = {message["run"]: message["begun"] for message in told if "begun" in message}
@@ -142,34 +141,31 @@ def test_a_signal_is_not_lost_with_the_run_it_came_in(
     assert toy.states(sweep, tmp_path) == ["diverged", "open"]
 
 
-def dead_process() -> int:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
-
-
-@pytest.mark.parametrize("when", ["in taking it", "at work"])
-def test_what_a_dead_worker_was_at_is_taken_over(when: str, two: Sweep, tmp_path: Path) -> None:
-    by = None if when == "in taking it" else [socket.gethostname(), dead_process()]
-    assert toy.take(two, tmp_path, by) == 0
-    assert toy.trials(two, tmp_path) == [(0, "RUNNING"), (1, "WAITING")]
+def test_what_a_dead_worker_was_at_is_taken_over(two: Sweep, tmp_path: Path) -> None:
+    assert toy.take(two, tmp_path, toy.dead()) == 0
+    assert toy.trials(two, tmp_path) == [(0, "RUNNING")]
     assert toy.work(two, tmp_path).trained == ["lr-2-seed-1111", "lr-1-seed-1111"]
     assert toy.trials(two, tmp_path) == [(0, "FAIL"), (1, "COMPLETE"), (0, "COMPLETE")]
 
 
 def test_what_others_are_at_is_left_to_them(two: Sweep, tmp_path: Path) -> None:
-    """A process that lives, and one on another machine, of which the heartbeat will tell."""
+    """A process that lives, and one on another machine, of which the lease will tell."""
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    toy.take(two, tmp_path, [socket.gethostname(), sleeper.pid])
-    toy.take(two, tmp_path, ["elsewhere", 1])
-    with SweepLock(tmp_path):
-        assert toy.ledger(two, tmp_path).next() is None
+    toy.take(two, tmp_path, (*here()[:-1], str(sleeper.pid)))
+    toy.take(two, tmp_path, ("elsewhere", "pid:[1]", "1"))
+    ledger = toy.ledger(two, tmp_path)
+
+    def next_task() -> int | None:
+        with SweepLock(tmp_path):
+            ledger.recover()
+        lease = ledger.take()
+        return None if lease is None else lease.task
+
+    assert next_task() is None
     sleeper.kill()
     sleeper.communicate()
-    with SweepLock(tmp_path):
-        trial = toy.ledger(two, tmp_path).next()
-    assert trial is not None
-    assert trial.user_attrs == {TASK: 0}
+    assert next_task() == 0
+    assert next_task() is None
 
 
 def test_what_is_over_is_told_once(two: Sweep, tmp_path: Path) -> None:
@@ -181,28 +177,21 @@ def test_what_is_over_is_told_once(two: Sweep, tmp_path: Path) -> None:
         return toy.trials(two, tmp_path)
 
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    toy.take(two, tmp_path, [socket.gethostname(), sleeper.pid])
+    toy.take(two, tmp_path, (*here()[:-1], str(sleeper.pid)))
     for task in two.tasks:
         run = task.runs[0]
         training.run(run.config, tmp_path / "toy" / f"{run.name}-{run.digest[:12]}")
-    assert look() == [(0, "RUNNING"), (1, "WAITING")], "left to who is at it, or will be"
+    assert look() == [(0, "RUNNING"), (1, "COMPLETE")], "left to who is at it"
     sleeper.kill()
     sleeper.communicate()
-    assert look() == [(0, "FAIL"), (1, "WAITING"), (0, "COMPLETE")], "it has died before"
-    worker_here = Worker(toy.job(two, tmp_path), Flag(), pytest.fail)  # who trains would tell it
-    assert worker_here._take()
+    assert look() == [(0, "FAIL"), (1, "COMPLETE"), (0, "COMPLETE")], "it has died before"
     assert look() == [(0, "FAIL"), (1, "COMPLETE"), (0, "COMPLETE")]
+    assert toy.work(two, tmp_path) == []
 
 
-def test_a_trial_without_a_heartbeat_is_failed_by_optuna_and_taken_over(
-    two: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_that_is_not_renewed_expires(two: Sweep, tmp_path: Path) -> None:
     """That of a worker on another machine."""
-    from noisin.experiments.sweep import ledger as module
-
-    monkeypatch.setattr(module, "HEARTBEAT", 1)
-    monkeypatch.setattr(module, "GRACE", 1)
-    toy.take(two, tmp_path, ["elsewhere", 1])
+    toy.take(two, tmp_path, ("elsewhere", "pid:[1]", "1"), lease=0.5)
     assert toy.work(two, tmp_path).trained == ["lr-2-seed-1111", "lr-1-seed-1111"]
     assert toy.trials(two, tmp_path)[0] == (0, "FAIL")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 
 from noisin.experiments.sweep import Sweep
 from noisin.experiments.sweep.definition import SweepPoint
-from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
+from noisin.experiments.sweep.leases import LEASE
+from noisin.experiments.sweep.ledger import TASK, Ledger, here
 from noisin.experiments.sweep.lock import SweepLock
 from noisin.experiments.sweep.outcome import all_folders
 from noisin.experiments.sweep.worker import Job, Worker
@@ -109,26 +112,26 @@ def stopped_after_an_epoch(sweep: Sweep, out: Path) -> int:
     return stopped.value.exit_code
 
 
-class Died(BaseException):
-    """As if the process were gone: neither Optuna nor the worker sees it coming."""
-
-
 def take(
-    sweep: Sweep, out: Path, by: list[Any] | None, then: Callable[[optuna.Trial], Any] = id
+    sweep: Sweep,
+    out: Path,
+    by: Sequence[str],
+    then: Callable[[optuna.Trial], Any] = id,
+    lease: float = LEASE,
 ) -> int:
     """Take the next task as a worker does that dies at once; return its number."""
     queue = ledger(sweep, out)
-
-    def dies(trial: optuna.Trial) -> float:
-        if by is not None:
-            trial.set_user_attr(WORKER, by)
-        then(trial)
-        raise Died
-
     with SweepLock(out):
-        trial = queue.next()
-        assert trial is not None
-        with pytest.raises(Died):
-            queue.study.optimize(dies, n_trials=1)
-    number: int = trial.user_attrs[TASK]
-    return number
+        queue.recover()
+    queue.leases.holder, queue.leases.lease = " ".join(by), lease
+    taken = queue.take()
+    assert taken is not None
+    then(queue.trial(taken))
+    return taken.task
+
+
+def dead() -> tuple[str, ...]:
+    """A process of this machine that has died."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return *here()[:-1], str(process.pid)

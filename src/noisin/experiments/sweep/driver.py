@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -12,17 +13,23 @@ from pathlib import Path
 from noisin import data
 from noisin._util.files import write_atomically, writing
 from noisin.errors import InvalidValue
+from noisin.experiments.sweep.address import storage_of
+from noisin.experiments.sweep.database import open_database
 from noisin.experiments.sweep.definition import Sweep, SweepRun
 from noisin.experiments.sweep.engine import Engine, LocalEngine
-from noisin.experiments.sweep.ledger import Ledger
+from noisin.experiments.sweep.exchange import fetch_records, publish_rest
 from noisin.experiments.sweep.lock import SweepLock
+from noisin.experiments.sweep.mirror import Mirror, is_url, working_folder
 from noisin.experiments.sweep.outcome import DIGITS, all_folders
+from noisin.experiments.sweep.sampling import settings
 from noisin.experiments.sweep.standing import Standing, point_rows, write_rows
 from noisin.experiments.sweep.worker import Job
 from noisin.experiments.sweep.workers import Show, WorkerPool
 from noisin.training.config import DataConfig, RunConfig
 from noisin.training.record import RunRecord
 from noisin.training.runtime.signals import Interrupted, caught
+
+WAITING = {"lease": "NOISIN_LEASE", "patience": "NOISIN_PATIENCE"}
 
 
 def run(
@@ -38,9 +45,11 @@ def run(
 
     Args:
         sweep: what to run, such as :func:`noisin.experiments.sweep.read` gives.
-        out: the folder of all sweeps; the runs of this one are in a folder of its name.
+        out: the folder of all sweeps; the runs of this one are in a folder of its name. Or a URL,
+            such as ``s3://bucket/runs``, to which a folder of this machine is copied.
         jobs: the number of workers, which share the threads of the engine.
-        storage: the address of a database; by default a SQLite file in the sweep's folder.
+        storage: the address of a database; by default ``NOISIN_STORAGE``, or else a SQLite file in
+            the sweep's folder.
         show: called several times a second with the state of all tasks and workers.
         say: called with messages for the user.
         engine: starts the workers: by default as processes on this machine; see
@@ -49,7 +58,9 @@ def run(
     Raises:
         Interrupted: after Ctrl-C or SIGTERM; all runs are saved, and the same call continues.
     """
-    out = Path(out).absolute()
+    url = str(out) if is_url(str(out)) else None
+    mirror = Mirror(url, sweep.name) if url else None
+    out = working_folder(url) if url else Path(out).absolute()
     corpora = _load(sweep)
     home = out / sweep.name
     with writing(home):
@@ -57,25 +68,53 @@ def run(
     job = Job(
         sweep=sweep,
         out=out,
-        storage=storage or f"sqlite:///{home / 'study.db'}",
+        url=url,
+        storage=storage_of(storage) or f"sqlite:///{home / 'study.db'}",
         session=f"{socket.gethostname()} {os.getpid()} {time.time_ns()}",
         threads=engine.threads(jobs),
+        is_recovered=True,
+        **_waiting(),
     )
+    open_database(job.storage).engine.dispose()  # without patience: refuse a wrong address at once
+    ledger = job.ledger()
+    if mirror is not None:
+        fetch_records(mirror, sweep, ledger.survey(), home)
     with SweepLock(out):
-        write_atomically(home / "sweep.json", (sweep.model_dump_json(indent=2) + "\n").encode())
-        ledger = Ledger(sweep, out, job.storage, job.session)
+        _write(home / "sweep.json", sweep.model_dump(mode="json"))
+        _write(home / "sampler.json", settings(sweep.search))
         ledger.recover()
     standings = ledger.survey()
     _refuse_other_data(standings, out, corpora)
     left = sum(not standing.is_over for standing in standings)
     if left:
-        standings = _work(WorkerPool(job, ledger, min(jobs, left), show, say, engine), home)
+        pool = WorkerPool(job, ledger, min(jobs, left), show, say, engine)
+        standings = _work(pool, url or str(home))
+    if mirror is not None:
+        publish_rest(mirror, standings, home)
     with SweepLock(out):
         write_rows(point_rows(standings), home / "points.json")
     return standings
 
 
-def _work(pool: WorkerPool, home: Path) -> list[Standing]:
+def _waiting() -> dict[str, float]:
+    """The times of a job that the environment changes."""
+    known = {name: os.environ.get(variable, "") for name, variable in WAITING.items()}
+    try:
+        chosen = {name: float(text) for name, text in known.items() if text}
+    except ValueError:
+        chosen = {"": 0.0}
+    if not all(0.5 <= seconds <= 86400 for seconds in chosen.values()):
+        raise InvalidValue(
+            f"{' and '.join(WAITING.values())} must be seconds between 0.5 and 86400, got {known}."
+        )
+    return chosen
+
+
+def _write(path: Path, content: object) -> None:
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def _work(pool: WorkerPool, home: str) -> list[Standing]:
     with caught() as flag:
         pool.work(flag)
         if flag.signum is not None and not all(s.is_over for s in pool.standings):
@@ -120,7 +159,10 @@ def _refuse_other_data(
             expected = corpora.get(run.config.data)
             if end.state != "complete" or expected is None:
                 continue
-            record = RunRecord(folders[run.digest[:DIGITS]])
+            folder = folders.get(run.digest[:DIGITS])
+            if folder is None:  # it is on another machine
+                continue
+            record = RunRecord(folder)
             if (found := record.identity["data"]) != expected:
                 raise InvalidValue(
                     f"sweep: {record.folder} was trained on another text: its sha256 is {found}, "

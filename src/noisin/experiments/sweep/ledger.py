@@ -1,39 +1,46 @@
-"""The ledger of a sweep: an Optuna study as the queue, and the run folders as the truth.
+"""The ledger of a sweep: leases as the queue, an Optuna study as its history, folders as the truth.
 
-Every task is enqueued as a trial, once. A process takes one under the :class:`SweepLock` of the
-folder, so no two take the same, and a running trial without a worker's name is one whose worker
-died while taking it. The folders decide what has ended: the study may be lost or out of date.
+A worker takes a task by a lease (see :mod:`noisin.experiments.sweep.leases`) and makes a trial for
+it. What has ended is known from the run folders, as far as they are visible from this machine, and
+from the database otherwise: a run in another folder is not repeated, and a run whose folder is gone
+is made again. The database may be lost: a grid is then entered again from its folders.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import socket
-import warnings
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from noisin._util.regular import open_regular
-from noisin.errors import Unavailable
+from noisin.experiments.fingerprint import fingerprint
+from noisin.experiments.sweep.database import (
+    ATTEMPTS,
+    asking,
+    disconnect,
+    is_broken_connection,
+    open_database,
+)
 from noisin.experiments.sweep.definition import Sweep, SweepTask
 from noisin.experiments.sweep.halving import Halving
+from noisin.experiments.sweep.leases import LEASE, Lease, LeaseRow, Leases, State
+from noisin.experiments.sweep.lock import place_of
 from noisin.experiments.sweep.outcome import DIGITS, Outcome, all_folders, outcome
-from noisin.experiments.sweep.space import Distribution, Search, is_whole
+from noisin.experiments.sweep.sampling import sampler, settings
 from noisin.experiments.sweep.standing import Standing
+from noisin.training.record import RunRecord
 
-HEARTBEAT, GRACE = 10, 60  # seconds: for workers on other machines, whose processes are not visible
 TASK, WORKER, REFUSED = "task", "worker", "refused"  # what a trial is labelled with
-PRODUCTS = "products"  # and the study
+PRODUCTS, SETTINGS = "products", "settings"  # and the study
+OVERLAP = 60.0  # seconds: an end that was committed late is read again
 
 
 class Ledger:
@@ -41,91 +48,182 @@ class Ledger:
 
     Args:
         sweep: the sweep.
-        out: the folder of all sweeps.
-        storage: the address of the study's database.
+        out: the folder of all sweeps, on this machine.
+        storage: the address of the database.
         session: identifies the command that is running.
+        lease: seconds after which a worker without a sign of life is considered dead.
+        patience: seconds to wait for a database server that cannot be reached.
     """
 
-    def __init__(self, sweep: Sweep, out: Path, storage: str, session: str) -> None:
+    def __init__(
+        self,
+        sweep: Sweep,
+        out: Path,
+        storage: str,
+        session: str,
+        *,
+        lease: float = LEASE,
+        patience: float = 0.0,
+    ) -> None:
         self.sweep, self.out, self.session = sweep, out, session
         self.storage = storage
-        self.study = _open(sweep, storage)
+        self._database = open_database(storage, patience)
+        with self._asking():
+            self.study = _open(sweep, self._database)
+            self.leases = Leases(
+                self._database.engine, self.study.study_name, " ".join(here()), place_of(out), lease
+            )
         self._over: dict[int, Standing] = {}
+        self._ended: dict[int, LeaseRow] = {}
+        self._read_until = 0.0
 
-    def survey(self) -> list[Standing]:
-        """The state of all tasks."""
-        folders = all_folders(self.out)
-        trials = self._trials() if self.sweep.search is not None else {}
-        return [self._standing(n, trials.get(n, ()), folders) for n in range(self.sweep.count)]
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Name a database that cannot be used, and keep no connection to a server afterwards."""
+        try:
+            with asking(self.storage):
+                yield
+        finally:
+            disconnect(self._database.engine)
 
-    def next(self) -> FrozenTrial | None:
-        """The trial that Optuna hands out next, if any is left. The caller holds the lock."""
-        waiting = self._waiting()
-        if not waiting:
-            self.recover()
-            waiting = self._waiting()
-        return waiting[0] if waiting else None
+    # Taking tasks
 
-    def recover(self) -> None:
-        """Of the tasks that no worker is running, enqueue the open and enter the ended ones.
+    def take(self) -> Lease | None:
+        """Take a task, if one is free."""
+        with self._asking():
+            return self.leases.take(self.sweep.count, self.session)
 
-        The caller holds the lock.
+    def is_over(self) -> bool:
+        """Whether no task is left, neither free nor taken."""
+        with self._asking():
+            return self.leases.is_over(self.sweep.count, self.session)
+
+    def trial(self, lease: Lease) -> optuna.Trial:
+        """A new trial for a task that was taken; it keeps the values that a search has chosen."""
+        with self._asking():
+            newest = None if lease.before is None else self._found(lease.before)
+            if newest is not None:
+                self._fail(newest)
+            self.study.sampler = sampler(self.sweep.search, lease.task)
+            template = _again(lease.task, newest, TrialState.RUNNING, worker=list(here()))
+            storage = self.study._storage  # with the cache that samplers read
+            trial_id = storage.create_new_trial(self.study._study_id, template)
+            trial = optuna.Trial(self.study, trial_id)
+            lease.set_trial(trial.number)
+            return trial
+
+    def end(self, lease: Lease, trial: optuna.Trial | None, standing: Standing) -> None:
+        """End a task in the database, and then in the study, so that a search can learn from it.
+
+        Raises:
+            LeaseLost: another worker has taken the task over; nothing was changed.
         """
-        with asking(self.storage), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what Optuna calls experimental
-            optuna.storages.fail_stale_trials(self.study)  # else only when a trial begins
-        folders, trials = all_folders(self.out), self._trials()
-        for number in range(self.sweep.count):
-            mine = trials.get(number, [])
-            standing = self._standing(number, mine, folders)
-            states = {trial.state for trial in mine}
-            known = standing.is_over and states & {TrialState.COMPLETE, TrialState.PRUNED}
-            # The worker of a task reports it to the study, a moment after the run has ended in its
-            # folder. If this process reported it too, a search would learn from it twice.
-            if known or TrialState.WAITING in states or not self._has_no_worker(mine):
-                continue
-            if standing.is_over:
-                self._enter(number, mine, standing)
-            else:
-                self._add(_again(number, mine, TrialState.WAITING))
+        with self._asking():
+            lease.end(_state(standing), self._result(standing), self.session)
+            number = lease.before if trial is None else trial.number
+            self._tell(lease.task, None if number is None else self._found(number), standing)
+
+    def give_up(self, lease: Lease, trial: optuna.Trial, after: float = 0.0) -> None:
+        """Return a task to the queue, for others to take after so many seconds."""
+        with self._asking():
+            lease.release(after)
+            self._fail(self._found(trial.number))
+
+    def refuse(self, lease: Lease, trial: optuna.Trial, message: str) -> None:
+        """Note that the settings which a search has chosen are invalid."""
+        with self._asking():
+            trial.set_user_attr(REFUSED, message)
+            lease.end("refused")
+            self._fail(self._found(trial.number))
 
     def products(self, choose: Callable[[], str]) -> str:
-        """The libraries of the products of all runs: the choice of the first worker.
+        """The libraries of the products of all runs: the choice of the first worker."""
+        with self._asking():
+            known = self.study.user_attrs.get(PRODUCTS)
+            return self.leases.agree(choose if known is None else lambda: str(known))
+
+    # The state of all tasks
+
+    def survey(self) -> list[Standing]:
+        """The state of all tasks. The database is asked only for what has ended meanwhile."""
+        with self._asking():
+            self._read_ended()
+            trials = self._trials() if self.sweep.search is not None else {}
+        folders = all_folders(self.out)
+        return [self._standing(n, trials.get(n, ()), folders) for n in range(self.sweep.count)]
+
+    def _read_ended(self) -> None:
+        for row in self.leases.rows(ended_after=self._read_until - OVERLAP):
+            self._ended[row.task] = row
+            self._read_until = max(self._read_until, row.ended)
+
+    def recover(self) -> None:
+        """Make the database agree with what is visible here: folders and processes.
 
         The caller holds the lock.
         """
-        with asking(self.storage):
-            if PRODUCTS not in self.study.user_attrs:
-                self.study.set_user_attr(PRODUCTS, choose())
-            return str(self.study.user_attrs[PRODUCTS])
+        with self._asking():
+            trials = self._trials()
+            missing = range(self.leases.count(), self.sweep.count)
+            self.leases.add({n: _newest_number(trials.get(n, [])) for n in missing})
+            folders = all_folders(self.out)
+            for row in self.leases.rows()[: self.sweep.count]:
+                self._recover(row, trials.get(row.task, []), folders)
 
-    def refuse(self, trial: optuna.Trial, message: str) -> None:
-        """Note that the settings which a search has chosen are invalid."""
-        with asking(self.storage):
-            trial.set_user_attr(REFUSED, message)
+    def _recover(
+        self, row: LeaseRow, trials: Sequence[FrozenTrial], folders: Mapping[str, Path]
+    ) -> None:
+        if row.alive and not _is_alive(row.holder):
+            self.leases.expire(row)
+        elif row.alive:
+            return
+        for trial in trials:
+            if row.state == "open":
+                self._fail(trial)
+        standing = self._standing(row.task, trials, folders)
+        known = {trial.state for trial in trials} & {TrialState.COMPLETE, TrialState.PRUNED}
+        is_here = row.place in (self.leases.place, "")
+        if row.state in ("open", "failed") and standing.is_over and _state(standing) != "refused":
+            lease = self.leases.take_task(row.task)
+            if lease is not None:
+                self.end(lease, None, standing)
+        elif row.state in ("complete", "diverged", "pruned") and is_here:
+            if not standing.is_over:  # its folder is gone
+                lease = self.leases.take_task(row.task, (row.state,))
+                if lease is not None:
+                    lease.release()
+            elif not known:
+                self._tell(row.task, trials[-1] if trials else None, standing)
 
-    def _enter(self, number: int, trials: Sequence[FrozenTrial], standing: Standing) -> None:
-        """Report an ended task to the study, so that a search can learn from it."""
+    def _result(self, standing: Standing) -> dict[str, Any]:
+        """What other machines need to know about a task whose folders they do not see."""
+        folders = all_folders(self.out)
+        found = [folders.get(run.digest[:DIGITS]) for run, _ in standing.runs]
+        complete = all(end.state == "complete" for end in standing.outcomes)
+        return {
+            "outcomes": [end.to_json() for end in standing.outcomes],
+            "host": socket.gethostname(),
+            "folders": [str(folder) for folder in found],
+            "records": [fingerprint(RunRecord(f)) for f in found if f and complete],
+        }
+
+    def _tell(self, number: int, newest: FrozenTrial | None, standing: Standing) -> None:
+        """Report an ended task to the study, unless it knows."""
         if any(end.state == "failed" for end in standing.outcomes):
+            if newest is not None:
+                self._fail(newest)
             return
         complete = all(end.state == "complete" for end in standing.outcomes)
         state = TrialState.COMPLETE if complete else TrialState.PRUNED
         value = fmean(end.value for end in standing.outcomes) if complete else None
-        self._add(_again(number, trials, state, value))
+        if newest is not None and newest.state is TrialState.RUNNING:
+            self.study.tell(newest.number, value, state, skip_if_finished=True)
+        elif newest is None or newest.state is TrialState.FAIL:
+            self.study.add_trial(_again(number, newest, state, value))
 
-    def _has_no_worker(self, trials: Iterable[FrozenTrial]) -> bool:
-        """Whether no worker is running any of these; trials of dead workers are marked failed."""
-        running = [trial for trial in trials if trial.state is TrialState.RUNNING]
-        if any(_is_alive(trial) for trial in running):
-            return False
-        with asking(self.storage):
-            for trial in running:
-                self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-        return True
-
-    def _add(self, trial: FrozenTrial) -> None:
-        with asking(self.storage):
-            self.study.add_trial(trial)
+    def _fail(self, trial: FrozenTrial) -> None:
+        if trial.state is TrialState.RUNNING:
+            self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
     def _standing(
         self, number: int, trials: Sequence[FrozenTrial], folders: Mapping[str, Path]
@@ -146,9 +244,20 @@ class Ledger:
                     for run in runs
                 ),
             )
+            if not standing.is_over and task is not None:
+                standing = self._elsewhere(number, task) or standing
         if standing.is_over:
             self._over[number] = standing
         return standing
+
+    def _elsewhere(self, number: int, task: SweepTask) -> Standing | None:
+        """How a task has ended in a folder that is not visible here."""
+        row = self._ended.get(number)
+        if row is None or row.place == self.leases.place or not row.result:
+            return None
+        if row.state == "failed" and row.session != self.session:
+            return None
+        return Standing(task, tuple(map(Outcome.from_json, row.result["outcomes"])))
 
     def _task(self, number: int, trials: Sequence[FrozenTrial]) -> SweepTask | None:
         if self.sweep.search is None:
@@ -160,58 +269,42 @@ class Ledger:
     def _trials(self) -> dict[int, list[FrozenTrial]]:
         """The trials of each task, in the order of their numbers."""
         found: dict[int, list[FrozenTrial]] = defaultdict(list)
-        with asking(self.storage):
-            trials = self.study.get_trials(deepcopy=False)
-        for trial in trials:
+        for trial in self._all_trials():
             if TASK in trial.user_attrs:
                 found[trial.user_attrs[TASK]].append(trial)
         return found
 
-    def _waiting(self) -> list[FrozenTrial]:
-        with asking(self.storage):
-            return self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+    def _all_trials(self) -> list[FrozenTrial]:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self.study.get_trials(deepcopy=False)
+            except Exception as error:
+                if not is_broken_connection(error):
+                    raise
+                time.sleep(0.2)
+        return self.study.get_trials(deepcopy=False)
+
+    def _found(self, number: int) -> FrozenTrial:
+        study_id = self.study._study_id
+        known = self._database.get_trial_id_from_study_id_trial_number(study_id, number)
+        return self._database.get_trial(known)
 
 
-def suggest(trial: optuna.Trial, search: Search) -> dict[str, Any]:
-    """The values that the sampler chooses for a trial; a retried trial keeps its values."""
-    return {name: _suggest(trial, name, given) for name, given in search.space.items()}
-
-
-def _suggest(trial: optuna.Trial, name: str, given: Distribution) -> Any:
-    if given.choices is not None:
-        return trial.suggest_categorical(name, given.choices)
-    assert given.low is not None
-    assert given.high is not None
-    if is_whole(name):
-        low, high, step = int(given.low), int(given.high), int(given.step or 1)
-        return trial.suggest_int(name, low, high, log=given.log, step=step)
-    return trial.suggest_float(name, given.low, given.high, log=given.log, step=given.step)
-
-
-def sampler(search: Search | None, number: int) -> BaseSampler:
-    """The sampler of one trial, with the trial's own seed, whichever process draws."""
-    if search is None:
-        return RandomSampler(seed=0)
-    seed = (search.seed * 1_000_003 + number) % 2**32
-    if search.sampler == "random":
-        return RandomSampler(seed=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what Optuna calls experimental
-        return TPESampler(seed=seed, constant_liar=True)  # avoids what other workers are trying
-
-
-def here() -> list[Any]:
-    """This process, as a trial is labelled with it."""
-    return [socket.gethostname(), os.getpid()]
-
-
-def _is_alive(trial: FrozenTrial) -> bool:
-    """Whether the worker of a trial is alive, as far as can be seen from this machine."""
-    host, pid = trial.user_attrs.get(WORKER, (None, None))
-    if host != socket.gethostname():
-        return host is not None  # the heartbeat decides
+def here() -> tuple[str, str, str]:
+    """This process, as it is visible to others: host, namespace of process ids, process id."""
     try:
-        os.kill(int(pid), 0)
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = "-"
+    return socket.gethostname(), space, str(os.getpid())
+
+
+def _is_alive(holder: str) -> bool:
+    """Whether the holder of a lease may be alive, as far as can be seen from this machine."""
+    if holder.split(" ")[:-1] != list(here()[:-1]):
+        return True  # the lease decides
+    try:
+        os.kill(int(holder.split(" ")[-1]), 0)
     except ProcessLookupError:
         return False
     except PermissionError:
@@ -219,59 +312,49 @@ def _is_alive(trial: FrozenTrial) -> bool:
     return True
 
 
+def _state(standing: Standing) -> State:
+    """How a task has ended as a whole."""
+    if standing.task is None:
+        return "refused"
+    ends = {end.state for end in standing.outcomes}
+    for state in ("failed", "diverged", "pruned"):
+        if state in ends:
+            return state
+    return "complete"
+
+
+def _newest_number(trials: Sequence[FrozenTrial]) -> int | None:
+    return trials[-1].number if trials else None
+
+
 def _again(
-    number: int, trials: Sequence[FrozenTrial], state: TrialState, value: float | None = None
+    number: int,
+    newest: FrozenTrial | None,
+    state: TrialState,
+    value: float | None = None,
+    **labels: Any,
 ) -> FrozenTrial:
     """A copy of the newest trial of a task, with its values and reports."""
-    newest = trials[-1] if trials else None
     return optuna.create_trial(
         state=state,
         value=value,
         params=newest.params if newest else None,
         distributions=newest.distributions if newest else None,
         intermediate_values=newest.intermediate_values if newest else None,
-        user_attrs={TASK: number},
+        user_attrs={TASK: number, **labels},
     )
 
 
-def _open(sweep: Sweep, storage: str) -> optuna.Study:
+def _open(sweep: Sweep, database: optuna.storages.RDBStorage) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    waiting = {"connect_args": {"timeout": 60}} if storage.startswith("sqlite") else {}
-    with asking(storage), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what Optuna calls experimental
-        _check_file(storage)
-        database = RDBStorage(storage, waiting, heartbeat_interval=HEARTBEAT, grace_period=GRACE)
-        return optuna.create_study(
-            storage=database,
-            study_name=f"{sweep.name}-{sweep.digest[:8]}",
-            direction="minimize",
-            sampler=sampler(sweep.search, 0),
-            pruner=Halving(sweep.pruning) if sweep.pruning else optuna.pruners.NopPruner(),
-            load_if_exists=True,
-        )
-
-
-def _check_file(storage: str) -> None:
-    """SQLite would wait for the other end of a FIFO."""
-    place = storage.removeprefix("sqlite:///")
-    if place != storage and os.path.exists(place):
-        open_regular(place).close()
-
-
-@contextmanager
-def asking(storage: str) -> Iterator[None]:
-    """Name the database that cannot be used, and state that the runs are not lost with it."""
-    try:
-        yield
-    except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
-        cause = error.__cause__ or error  # Optuna's own message is about commits
-        what = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-        raise Unavailable(
-            f"sweep: the database {_shown(storage)} cannot be used: {what}. If it is damaged, move "
-            f"it away: the runs themselves are in their folders. Otherwise see --storage."
-        ) from None
-
-
-def _shown(storage: str) -> str:
-    """The address of a database, without the password."""
-    return re.sub(r"(?<=:)[^:/@]*(?=@)", "***", storage)
+    study = optuna.create_study(
+        storage=database,
+        study_name=f"{sweep.name}-{sweep.digest[:8]}",
+        direction="minimize",
+        sampler=sampler(sweep.search, 0),
+        pruner=Halving(sweep.pruning) if sweep.pruning else optuna.pruners.NopPruner(),
+        load_if_exists=True,
+    )
+    if study.user_attrs.get(SETTINGS) != settings(sweep.search):
+        study.set_user_attr(SETTINGS, settings(sweep.search))
+    return study

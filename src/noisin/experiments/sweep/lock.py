@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
-from noisin._util.files import writing
-from noisin._util.regular import open_regular
+from noisin._util.files import write_synced, writing
+from noisin._util.regular import open_regular, read_regular
 from noisin.errors import Unsupported
 
-NAME = ".sweep-lock"
+NAME, PLACE = ".sweep-lock", ".sweep-place"
+
+
+def place_of(folder: Path) -> str:
+    """Identifies a folder, on whichever machine it is visible: a file in it contains the name."""
+    path = folder / PLACE
+    with writing(path):
+        if not path.exists():
+            new = folder / f".new-{uuid.uuid4().hex}"
+            write_synced(new, f"{socket.gethostname()} {uuid.uuid4().hex}\n".encode())
+            with suppress(FileExistsError):  # another process was faster
+                os.link(new, path)
+            new.unlink()
+        return read_regular(path, 1000).decode("utf-8", "replace").strip()
 
 
 class SweepLock:

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from noisin._util.lock import Busy, locked
 from noisin.errors import InvalidValue
 from noisin.experiments import comparison
 from noisin.experiments.comparison import ComparisonRow
 from noisin.experiments.records import End
+from noisin.tasks.unit import Unit
 from noisin.training import schemas
 from noisin.training.config import RunConfig
 from noisin.training.reading import read_object
@@ -46,6 +48,18 @@ class Outcome:
     def value(self) -> float:
         """The lowest score on valid, which a search minimizes."""
         return math.inf if self.row is None or self.row.valid is None else self.row.valid
+
+    def to_json(self) -> dict[str, Any]:
+        """For other machines, which do not see the folder."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`."""
+        row = content["row"]
+        if row is not None:
+            row = ComparisonRow(**{**row, "unit": Unit(**row["unit"])})
+        return cls(content["state"], row, content["message"])
 
 
 def outcome(folder: Path | None, config: RunConfig, session: str, pruning: bool) -> Outcome:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import random
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 
 from noisin._util.lock import Busy
 from noisin.errors import NoisinError
-from noisin.experiments.sweep import ledger
+from noisin.experiments.sweep.database import LeaseLost, is_broken_connection
 from noisin.experiments.sweep.definition import Sweep, SweepRun, SweepTask
-from noisin.experiments.sweep.ledger import TASK, WORKER, Ledger
+from noisin.experiments.sweep.exchange import PUBLISHED
+from noisin.experiments.sweep.leases import LEASE, PATIENCE, Lease
+from noisin.experiments.sweep.ledger import Ledger
 from noisin.experiments.sweep.lock import SweepLock
-from noisin.experiments.sweep.outcome import DIGITS, find, forget, note, outcome
+from noisin.experiments.sweep.mirror import LAST, Mirror
+from noisin.experiments.sweep.outcome import DIGITS, Outcome, find, forget, note, outcome
 from noisin.experiments.sweep.reports import Reports, Tell
+from noisin.experiments.sweep.sampling import suggest
+from noisin.experiments.sweep.standing import Standing
 from noisin.training.config.section import Section
 from noisin.training.record import RunRecord
 from noisin.training.runtime.signals import Flag, Interrupted
 
-if TYPE_CHECKING:
-    pass
-
-PAUSE = 0.5  # seconds between two polls for work while other workers are busy
+PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds between two polls for work while others are busy
 ASIDE = 30.0  # seconds to leave alone a task that a process of another sweep is running
+BREAKS = 20  # broken connections to the database in a row after which a worker gives up
 
 
 class Job(Section):
@@ -37,10 +41,18 @@ class Job(Section):
     storage: str
     session: str
     threads: int
+    lease: float = LEASE
+    patience: float = PATIENCE
+    url: str | None = None  # where the runs are copied to, if machines share no folder
+    is_recovered: bool = False  # by the process that starts the worker
 
-
-class Skip(Exception):
-    """The task cannot be run now; its trial counts as failed in the study."""
+    def ledger(self) -> Ledger:
+        """The ledger of the sweep, for this process."""
+        return Ledger(
+            *(self.sweep, self.out, self.storage, self.session),
+            lease=self.lease,
+            patience=self.patience,
+        )
 
 
 class Worker:
@@ -54,94 +66,130 @@ class Worker:
 
     def __init__(self, job: Job, flag: Flag, tell: Tell) -> None:
         self.job, self.sweep, self.flag, self.tell = job, job.sweep, flag, tell
-        self.ledger = Ledger(job.sweep, job.out, job.storage, job.session)
-        self.aside: dict[int, float] = {}
+        self.ledger = job.ledger()
+        self.mirror = Mirror(job.url, job.sweep.name) if job.url else None
+        self._is_recovered = job.is_recovered
+        self._breaks = 0
+        self._newest: Path | None = None  # the checkpoint that was copied last
 
     def work(self) -> None:
         """Run tasks until none is left, all with the same libraries for their products."""
         from noisin._util import products
         from noisin.training.runtime.products import chosen_products
 
-        with SweepLock(self.job.out):
-            choice = self.ledger.products(chosen_products)
+        choice = self.ledger.products(chosen_products)
         with products.using(products.choice_of(choice, self.job.storage)):
-            while not self._is_over():
-                if not self._take():
-                    time.sleep(PAUSE)
+            pause = PAUSE
+            while True:
+                self.stop_if_told()
+                if self._take_patiently():
+                    pause = PAUSE
+                elif not self._is_recovered:
+                    self._recover()
+                elif self.ledger.is_over():
+                    return
+                else:
+                    time.sleep(pause * random.uniform(0.5, 1.0))
+                    pause = min(1.5 * pause, LONGEST_PAUSE)
 
-    def _is_over(self) -> bool:
-        self.stop_if_told()
-        return all(standing.is_over for standing in self.ledger.survey())
+    def _recover(self) -> None:
+        with SweepLock(self.job.out):
+            self.ledger.recover()
+        self._is_recovered = True
+
+    def _take_patiently(self) -> bool:
+        """Take a task and run it. If the database went away, the task is taken again later."""
+        try:
+            taken, self._breaks = self._take(), 0
+        except Exception as error:
+            self._breaks += 1
+            if self._breaks > BREAKS or not is_broken_connection(error):
+                raise
+            return False
+        return taken
 
     def _take(self) -> bool:
-        """Take a task and run it, if one is waiting. The lock is released once it is taken."""
-        with SweepLock(self.job.out) as lock:
-            trial = self.ledger.next()
-            if trial is None or self.aside.get(trial.user_attrs[TASK], 0) > time.monotonic():
-                return False
-            self.ledger.study.sampler = ledger.sampler(self.sweep.search, trial.user_attrs[TASK])
-            self._optimize(trial.number, lock)
+        """Take a task and run it, if one is free."""
+        lease = self.ledger.take()
+        if lease is None:
+            return False
+        with lease:
+            self._run(lease, self.ledger.trial(lease))
         return True
 
-    def _optimize(self, number: int, lock: SweepLock) -> None:
-        """Let Optuna call the objective with the next trial, with a heartbeat while it runs."""
-        bugs: list[Exception] = []
-
-        def objective(trial: optuna.Trial) -> float:
-            try:
-                return self._do(trial, lock)
-            except (Skip, optuna.TrialPruned):
-                raise
-            except Exception as error:
-                bugs.append(error)
-                raise
-
-        study = self.ledger.study
+    def _run(self, lease: Lease, trial: optuna.Trial) -> None:
+        """Run a task, and end it or return it to the queue."""
+        task: SweepTask | None = None
         try:
-            study.optimize(objective, n_trials=1, catch=(Skip,))
-        except (ValueError, AssertionError):
-            # Optuna raises these for a trial that another machine has marked as failed meanwhile,
-            # because it received no heartbeat. The record of the run exists all the same.
-            if bugs or not study.get_trials(deepcopy=False)[number].state.is_finished():
-                raise
+            task = self._task(lease, trial)
+            if task is None:
+                return
+            standing = Standing(task, self._ends(task, lease, trial))
+            self.ledger.end(lease, trial, standing)
+            self._publish(standing)
+        except Busy:
+            self.ledger.give_up(lease, trial, ASIDE)
+        except LeaseLost:
+            self._withdraw(lease, task)
+        except BaseException:
+            with suppress(Exception):  # the lease expires
+                self.ledger.give_up(lease, trial)
+            raise
 
-    def _do(self, trial: optuna.Trial, lock: SweepLock) -> float:
-        """Optuna's objective: the mean of the lowest validation scores of the task's runs."""
-        trial.set_user_attr(WORKER, ledger.here())
-        lock.release()
-        task = self._task(trial)
-        return fmean(self._train(run, trial, first=run is task.runs[0]) for run in task.runs)
-
-    def _task(self, trial: optuna.Trial) -> SweepTask:
+    def _task(self, lease: Lease, trial: optuna.Trial) -> SweepTask | None:
+        """The task; None if a search has chosen settings that are invalid."""
         if self.sweep.search is None:
-            number: int = trial.user_attrs[TASK]
-            return self.sweep.tasks[number]
+            return self.sweep.tasks[lease.task]
         try:
-            return self.sweep.searched(ledger.suggest(trial, self.sweep.search))
+            return self.sweep.searched(suggest(trial, self.sweep.search))
         except NoisinError as error:
-            self.ledger.refuse(trial, str(error))
-            raise Skip from None
+            if is_broken_connection(error):
+                raise
+            self.ledger.refuse(lease, trial, str(error))
+            return None
 
-    def _train(self, run: SweepRun, trial: optuna.Trial, first: bool) -> float:
-        """Make one run, unless it has ended; return the value of a complete one."""
+    def _ends(self, task: SweepTask, lease: Lease, trial: optuna.Trial) -> tuple[Outcome, ...]:
+        """Make the runs of a task, until one is not complete; return how each has ended."""
+        ends: list[Outcome] = []
+        for run in task.runs:
+            judged = trial if not ends and self.sweep.pruning is not None else None
+            ends.append(self._train(run, lease, judged))
+            if ends[-1].state != "complete":
+                break
+        return tuple(ends) + (Outcome(),) * (len(task.runs) - len(ends))
+
+    def _withdraw(self, lease: Lease, task: SweepTask | None) -> None:
+        """Another worker has the task now: leave the only complete record to it.
+
+        In a folder that both see, the record is the same.
+        """
+        if self.ledger.leases.is_mine(lease.task):
+            return
+        for run in task.runs if task else ():
+            folder = find(self.job.out, run.digest)
+            if folder is not None:
+                RunRecord(folder).remove_summary()
+
+    def _train(self, run: SweepRun, lease: Lease, judged: optuna.Trial | None) -> Outcome:
+        """Make one run, unless it has ended; return how it ended."""
         config, session = run.config, self.job.session
+        pruning = self.sweep.pruning is not None
         folder = self._folder(run)
-        end = outcome(folder, config, session, self.sweep.pruning is not None)
+        end = outcome(folder, config, session, pruning)
+        if end.state == "open" and self.mirror is not None:
+            self.mirror.restore(folder)  # another machine may have begun it
+            end = outcome(folder, config, session, pruning)
         if end.state == "open":
             self.stop_if_told()
             forget(folder)
             try:
-                self._fit(run, folder, trial, first)
+                self._fit(run, folder, lease, judged)
             finally:
                 self.tell({"over": run.name})
             end = outcome(folder, config, session, pruning=True)
-        if end.state == "complete":
-            return end.value
-        if end.state in ("diverged", "pruned"):
-            raise optuna.TrialPruned(end.message)
-        raise Skip
+        return end
 
-    def _fit(self, run: SweepRun, folder: Path, trial: optuna.Trial, first: bool) -> None:
+    def _fit(self, run: SweepRun, folder: Path, lease: Lease, judged: optuna.Trial | None) -> None:
         """Train, and record how the run ended where the trainer does not."""
         from noisin.training import run as train
         from noisin.training.runtime.divergence import Diverged
@@ -149,21 +197,42 @@ class Worker:
         def ended(state: Any, message: object) -> None:
             note(folder, state, run.config, str(message), self.job.session)
 
+        def look() -> None:
+            self.stop_if_told()
+            lease.check()
+            self._copy(folder, lease)
+
         try:
-            judged = trial if first and self.sweep.pruning is not None else None
-            reports = Reports(run, RunRecord(folder), judged, self.tell, self.stop_if_told)
+            reports = Reports(run, RunRecord(folder), judged, self.tell, look)
             train(run.config, folder, progress=reports)
         except Diverged as error:
             ended("diverged", error)
         except optuna.TrialPruned as error:
             ended("pruned", error)
-        except Busy:
-            self.aside[trial.user_attrs[TASK]] = time.monotonic() + ASIDE
-            raise Skip from None
+        except (Busy, LeaseLost):
+            raise
         except Exception as error:  # whatever it is, the other runs can be made
+            if is_broken_connection(error):
+                raise
             if not isinstance(error, NoisinError):
                 traceback.print_exc()
             ended("failed", str(error) or type(error).__name__)
+        finally:
+            self._copy(folder, lease)
+
+    def _copy(self, folder: Path, lease: Lease) -> None:
+        """Copy a new checkpoint to the URL, if there is one."""
+        newest = max(RunRecord(folder).checkpoints.glob("[0-9]*"), default=None)
+        ended = any((folder / name).exists() for name in LAST)
+        if self.mirror is not None and (ended or newest != self._newest):
+            self.mirror.save(folder, lease.fence)
+            self._newest = newest
+
+    def _publish(self, standing: Standing) -> None:
+        for run, end in standing.runs:
+            folder = find(self.job.out, run.digest)
+            if self.mirror is not None and folder is not None and end.state in PUBLISHED:
+                self.mirror.publish(folder)
 
     def _folder(self, run: SweepRun) -> Path:
         """The folder of the run, in any sweep of ``out``; a new one if there is none."""

@@ -1,0 +1,152 @@
+"""Gather the finished records of several folders or URLs into one folder.
+
+Machines that share no folder each have the records of their own runs. A record is identified by the
+hash of its settings; two records of the same settings must agree in everything but times.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import fsspec
+
+from noisin._util.files import sync_folder, writing
+from noisin.errors import InvalidValue, Unavailable
+from noisin.experiments.collection import Collection, collect
+from noisin.experiments.fingerprint import fingerprint
+from noisin.experiments.records import Run
+from noisin.experiments.sweep.address import hidden
+from noisin.training.record import RunRecord
+
+_LEFT_BEHIND = (".lock", ".new-*", ".old-*")
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was done: records copied, records that were there already, and runs left behind."""
+
+    copied: int
+    known: int
+    unfinished: int
+
+
+def gather(
+    sources: Sequence[str],
+    out: str | Path,
+    checkpoints: bool = True,
+    note: Callable[[str], None] = lambda _: None,
+) -> Gathered:
+    """Copy the complete records of all sources to ``out``, each once. Nothing is overwritten.
+
+    Args:
+        sources: folders, or URLs as fsspec opens them.
+        out: the folder to copy to; a record keeps its path below its source.
+        checkpoints: whether to copy the checkpoints too.
+        note: called with the progress.
+
+    Raises:
+        InvalidValue: a record is damaged, or two of the same settings differ. Nothing was copied.
+    """
+    out = Path(out)
+    with _local(sources) as roots:
+        found = [(root, run) for root in roots for run in _sound(collect(root, note=note))]
+        complete = [(root, run) for root, run in found if run.complete]
+        known = _fingerprints(_sound(collect(out))) if out.is_dir() else {}
+        new: dict[str, tuple[Path, Run]] = {}
+        for root, run in complete:
+            digest, mine = run.config.hash(), fingerprint(RunRecord(run.folder))
+            before = known.setdefault(digest, (run.folder, mine))
+            if before[1] != mine:
+                raise InvalidValue(
+                    f"collect: {run.folder} and {before[0]} are records of the same settings and "
+                    f"differ in their results. Nothing was copied: move one of them away."
+                )
+            if before[0] == run.folder:
+                new[digest] = root, run
+        _refuse_taken({out / _path(root, run): run for root, run in new.values()})
+        for root, run in new.values():
+            note(f"{_path(root, run)}")
+            _copy(run.folder, out / _path(root, run), checkpoints)
+        return Gathered(len(new), len(complete) - len(new), len(found) - len(complete))
+
+
+def _sound(runs: Collection) -> Collection:
+    """Refuse damaged records: an end that cannot be read must not look like one that is missing."""
+    if runs.damaged:
+        first = runs.damaged[0]
+        raise InvalidValue(f"collect: {first.folder} cannot be used: {first.reason}")
+    return runs
+
+
+def _fingerprints(runs: Collection) -> dict[str, tuple[Path, str]]:
+    return {
+        run.config.hash(): (run.folder, fingerprint(RunRecord(run.folder)))
+        for run in runs
+        if run.complete
+    }
+
+
+def _path(root: Path, run: Run) -> Path:
+    """The path of a run below its source; its name, if it is the source itself."""
+    path = run.folder.resolve().relative_to(root.resolve())
+    return Path(run.folder.resolve().name) if path == Path() else path
+
+
+def _refuse_taken(targets: dict[Path, Run]) -> None:
+    for target, run in targets.items():
+        if target.exists():
+            raise InvalidValue(
+                f"collect: {target} exists and is not the record {run.folder}. Nothing was "
+                f"copied: choose another folder, or move it away."
+            )
+
+
+def _copy(source: Path, target: Path, checkpoints: bool) -> None:
+    """Copy a record under another name, and rename it: it is there completely or not at all."""
+    left = _LEFT_BEHIND if checkpoints else (*_LEFT_BEHIND, "checkpoints")
+    new = target.with_name(f".new-{target.name}")
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.copytree(source, new, ignore=shutil.ignore_patterns(*left))
+        for folder in [new, *(path for path in new.rglob("*") if path.is_dir())]:
+            for file in filter(Path.is_file, folder.iterdir()):
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+            sync_folder(folder)
+        new.rename(target)
+        sync_folder(target.parent)
+
+
+@contextmanager
+def _local(sources: Sequence[str]) -> Iterator[list[Path]]:
+    """The sources as folders of this machine; those of URLs are deleted in the end."""
+    with tempfile.TemporaryDirectory(prefix="noisin-collect-") as scratch:
+        yield [
+            _downloaded(source, Path(scratch) / str(n)) if "://" in source else Path(source)
+            for n, source in enumerate(sources)
+        ]
+
+
+def _downloaded(url: str, folder: Path) -> Path:
+    try:
+        files, root = fsspec.core.url_to_fs(url)
+        if not files.exists(root):
+            raise FileNotFoundError("there is nothing")
+        for name in files.find(root):
+            path = Path(os.path.relpath(name, root))
+            if ".working" not in path.parts:  # of runs that have not ended
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(files.cat_file(name))
+    except Exception as error:  # each file system has its own
+        raise Unavailable(
+            f"collect: {hidden(url)} cannot be read: {str(error) or type(error).__name__}."
+        ) from error
+    folder.mkdir(exist_ok=True)
+    return folder

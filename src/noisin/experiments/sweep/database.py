@@ -1,0 +1,138 @@
+"""The database of a sweep: SQLite on one machine, PostgreSQL for several.
+
+A worker of a PostgreSQL sweep closes its connection after each group of queries, so that a thousand
+workers do not need a thousand connections, and waits for a server that is restarted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from optuna.storages import RDBStorage
+from sqlalchemy import Dialect, Engine, event, exc
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import QueuePool
+
+from noisin._util.regular import open_regular
+from noisin.errors import InvalidValue, Unavailable
+from noisin.experiments.sweep.address import hidden
+
+KINDS = ("sqlite", "postgresql")
+ATTEMPTS = 5  # to create the tables, which other machines may be creating at this moment
+CONNECT_TIMEOUT = 10  # seconds for one attempt to connect to a server
+
+
+class LeaseLost(Exception):
+    """Another worker has taken the task over."""
+
+
+def open_database(storage: str, patience: float = 0.0) -> RDBStorage:
+    """Optuna's storage in the database at this address; its tables are created if necessary.
+
+    Args:
+        storage: the address, as SQLAlchemy takes it.
+        patience: seconds to wait for a server that cannot be reached.
+    """
+    with asking(storage):
+        _check_file(storage)
+    kind = _kind(storage)
+    options: dict[str, Any] = {"connect_args": {"timeout": 60}}
+    if kind == "postgresql":
+        options = {"pool_size": 2, "connect_args": {"connect_timeout": CONNECT_TIMEOUT}}
+    with asking(storage), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Optuna calls experimental
+        database = _created(lambda: RDBStorage(storage, options), patience)
+    if kind == "postgresql":
+        event.listen(database.engine, "do_connect", _patient_connect(patience))
+    return database
+
+
+def disconnect(engine: Engine) -> None:
+    """Close the connections to a server, unless another thread is using one."""
+    pool = engine.pool
+    if engine.dialect.name != "sqlite" and isinstance(pool, QueuePool) and pool.checkedout() == 0:
+        engine.dispose()
+
+
+@contextmanager
+def asking(storage: str) -> Iterator[None]:
+    """Name the database that cannot be used, and state that the runs are not lost with it."""
+    try:
+        yield
+    except LeaseLost:
+        raise
+    except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
+        cause = error.__cause__ or error  # Optuna's own message is about commits
+        what = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+        raise Unavailable(
+            f"sweep: the database {hidden(storage)} cannot be used: {what}. If it is damaged, move "
+            f"it away: the runs themselves are in their folders. Otherwise see --storage."
+        ) from error
+
+
+def is_broken_connection(error: BaseException) -> bool:
+    """Whether a server went away during a query, so that the query may be tried again."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, exc.OperationalError | exc.InterfaceError):
+            return "sqlite3" not in type(found.orig).__module__
+        found = found.__cause__
+    return False
+
+
+def _kind(storage: str) -> str:
+    with asking(storage):
+        kind = make_url(storage).get_backend_name()
+    if kind not in KINDS:
+        raise InvalidValue(
+            f"sweep: the database {hidden(storage)} cannot be used: expected an address that "
+            f"starts with postgresql+psycopg:// or sqlite:///, got {kind!r}."
+        )
+    return kind
+
+
+def _created(create: Callable[[], RDBStorage], patience: float) -> RDBStorage:
+    """Create the tables, which fails if another process creates them at the same moment."""
+    last = time.monotonic() + patience
+    for left in itertools.count(ATTEMPTS, -1):
+        try:
+            return create()
+        except (exc.IntegrityError, exc.ProgrammingError):
+            if left <= 0:
+                raise
+        except exc.OperationalError as error:
+            if not is_broken_connection(error) or time.monotonic() > last:
+                raise
+        time.sleep(random.uniform(0.1, 1.0))
+    raise AssertionError
+
+
+def _patient_connect(patience: float) -> Callable[..., Any]:
+    """What SQLAlchemy calls to connect: tries again for ``patience`` seconds."""
+
+    def connect(dialect: Dialect, _: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+        last, pause = time.monotonic() + patience, 0.2
+        while True:
+            try:
+                return dialect.connect(*arguments, **options)
+            except dialect.loaded_dbapi.OperationalError:
+                if time.monotonic() + pause > last:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, 5.0)
+
+    return connect
+
+
+def _check_file(storage: str) -> None:
+    """SQLite would wait for the other end of a FIFO."""
+    place = storage.removeprefix("sqlite:///")
+    if place != storage and os.path.exists(place):
+        open_regular(place).close()
