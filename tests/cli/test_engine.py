@@ -152,7 +152,7 @@ def test_a_port_at_which_nothing_answers() -> None:
         RayCluster(address, print).connect()
 
 
-@pytest.mark.parametrize("address", ["ray://head:10001", "head", ":1", "head:x", "head:99999"])
+@pytest.mark.parametrize("address", ["ray://head:10001", "", "head", ":1", "head:x", "head:99999"])
 def test_an_address_that_is_none(address: str) -> None:
     with pytest.raises(InvalidValue, match=f"must be HOST:PORT or auto, got '{address}'"):
         RayCluster(address, print)

@@ -40,7 +40,8 @@ class RayCluster:
     """
 
     def __init__(self, address: str | None, say: Callable[[str], None]) -> None:
-        self.address = address or os.environ.get("RAY_ADDRESS") or "local"
+        given = os.environ.get("RAY_ADDRESS") if address is None else address
+        self.address = "local" if given is None else given
         self._place = None if self.address in ("auto", "local") else _host_and_port(self.address)
         self.say = say
         self._stack = ExitStack()

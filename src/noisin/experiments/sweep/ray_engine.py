@@ -168,7 +168,7 @@ class RayWorker:
         except errors.RayError as error:
             code = code if self._started else 1  # it may never start, such as without noisin
             reason = str(error).strip().splitlines() or [""]
-            death = f"lost by the Ray cluster: {type(error).__name__}: {reason[-1]}"
+            death = f"lost by the Ray cluster: {type(error).__name__}: {reason[-1].strip()}"
         finally:
             self._timer.cancel()
             self._death, self._code = death, code
