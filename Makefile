@@ -95,8 +95,8 @@ framework-%: .venv-framework-%/ready
 	touch $@
 .PRECIOUS: .venv-framework-%/ready
 
-# MLflow and W&B (offline) as a run finds them, in an environment of their own; Aim has builds for few
-# versions of Python, and its test is skipped where it is not installed.
+# MLflow and W&B (offline) as a run finds them, in an environment of their own. Aim needs older versions of
+# what both use: its test is skipped here, and runs where it is installed.
 trackers: $(READY)
 	$(PYTHON) -m venv --clear .venv-trackers
 	.venv-trackers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \

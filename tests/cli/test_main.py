@@ -217,6 +217,7 @@ def test_signals(number: int, code: int, text: Path, tmp_path: Path) -> None:
     run = forked(*arguments, "--train.epochs", "100000", stderr=writer)
     os.close(writer)
     with open(reader) as stderr:
+        assert stderr.readline().endswith("cpu, 1 thread; 100000 epochs\n")
         assert "epoch  1" in stderr.readline()
         time.sleep(0.1)
         os.kill(run.pid or 0, number)

@@ -110,3 +110,16 @@ def test_text_is_aligned(rows: tuple[tuple[str, ...], ...]) -> None:
         padded = line.ljust(200)
         assert padded[: widths[0]].rstrip() == formats.one_line(row[0]).rstrip()
         assert padded[widths[0] + 2 :][: widths[1]].lstrip() == formats.one_line(row[1]).lstrip()
+
+
+def test_text_of_a_narrow_terminal() -> None:
+    """Words are folded, columns that do not fit stand below, and nothing is lost."""
+    words = "a name of many words that is far too long"
+    sheet = Sheet("T", ("name", "valid", "test", "notes"), ((words, "1.5", "2.5", words),), (0, 3))
+    shown = formats.text(sheet, 30)
+    assert max(map(len, shown.splitlines())) <= 30
+    for head in sheet.heads:
+        assert head in shown
+    first = [line[:15].strip() for line in shown.splitlines() if line[:15].strip()]
+    assert words in " ".join(first)
+    assert formats.text(sheet, 200) == formats.text(sheet)

@@ -137,4 +137,4 @@ def test_aim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for epochs in (1, 2):
         toy.fit(tmp_path / "run", seen, train={"tracker": "aim", "epochs": epochs})
     assert seen.notes == []
-    assert len(list(aim.Repo(str(tmp_path)).iter_runs())) == 1
+    assert len(aim.Repo(str(tmp_path)).list_all_runs()) == 1

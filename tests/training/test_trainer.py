@@ -290,13 +290,25 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen.titles == ["run"]
     assert seen.ended == 1
     assert seen.epochs == record.metrics
-    assert [status.epoch for status in seen.statuses] == [1] * 10 + [2] * 10
+    training = [status for status in seen.statuses if status.scoring is None]
+    assert [status.epoch for status in training] == [1] * 10 + [2] * 10
     done = [status.done for status in seen.statuses]
     assert done == sorted(done)
-    assert done[9] == pytest.approx(0.5)
-    assert seen.statuses[-1].seconds_left == pytest.approx(0, abs=1e-6)
+    assert training[9].done == pytest.approx(0.5)
+    assert training[-1].seconds_left == pytest.approx(0, abs=1e-6)
     assert all(status.tokens_per_second > 0 for status in seen.statuses)
-    assert seen.statuses[-1].nats == record.metrics[-1]["train"]["nats"]
+    assert training[-1].nats == record.metrics[-1]["train"]["nats"]
+
+
+def test_progress_while_a_split_is_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noisin.training.runtime.clock.REPORT_EVERY", 0.0)
+    seen = toy.Seen()
+    record = toy.fit(tmp_path / "run", seen, train={"epochs": 1, "averaging": "none"})
+    scored = {status.scoring: status for status in seen.statuses if status.scoring}
+    assert list(scored) == ["valid", "train_clean", "test"]
+    assert {status.epoch for status in scored.values()} == {1}
+    assert scored["valid"].nats == record.metrics[0]["valid"]["nats"]
+    assert scored["test"].nats == record.summary["best"]["test"]["nats"]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,11 @@ def tell(text: str) -> None:
     print(printable(text))
 
 
+def tell_sentences(text: str) -> None:
+    """Print a result in words, which are not broken where a line of the terminal ends."""
+    tell("\n".join(wrapped(line, width()) for line in text.split("\n")))
+
+
 def wrapped(text: str, columns: int | None) -> str:
     """Words broken into indented lines of at most so many columns; None is no limit."""
     if columns is None:

@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 
 from noisin._util.settings import nest
 from noisin.cli.arguments import Number, Switch, WholeNumber
-from noisin.cli.consoles import tell
+from noisin.cli.consoles import tell, tell_sentences
 from noisin.cli.progress import Display
 from noisin.cli.scoring import Session, described, print_trials, sentence
 from noisin.errors import InvalidValue, Unavailable
@@ -199,7 +199,10 @@ def evaluate(
     except Unavailable as error:
         note(f"The evaluation is not recorded: {error}")
     told = {"run": str(run), **found}
-    tell(json_format.dumps(finite(told), indent=2) if json else sentence(told, unit))
+    if json:
+        tell(json_format.dumps(finite(told), indent=2))
+    else:
+        tell_sentences(sentence(told, unit))
 
 
 def _is_given(values: Mapping[str, Any]) -> bool:

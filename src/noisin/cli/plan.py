@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from noisin.cli.consoles import new_table, show_table, tell, width, wrapped
+from noisin.cli.consoles import new_table, show_table, tell, tell_sentences
 from noisin.cli.progress import header
 from noisin.experiments.sweep.definition import Sweep, SweepRun
 from noisin.training.config import RunConfig
@@ -31,7 +31,7 @@ def show_runs(runs: Mapping[Path, RunConfig]) -> None:
     for found in outlines:
         record = RunRecord(found.folder)
         state = "complete" if is_complete(record, found.config) else "not complete"
-        tell(wrapped(header(found), width()))
+        tell_sentences(header(found))
         tell(f"  in {found.folder} ({state if record.exists else 'new'})")
 
 
@@ -53,7 +53,7 @@ def show_sweep(sweep: Sweep, out: Path, jobs: int) -> None:
     show_table(table)
     count = sweep.count * sweep.runs_per_task
     if sweep.search is not None:
-        tell(
+        tell_sentences(
             f"\nThe table has the ends of the search, which draws {sweep.search.trials} points: "
             f"{count} runs in {out / sweep.name}."
         )

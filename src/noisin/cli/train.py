@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from noisin.cli.arguments import Switch
-from noisin.cli.consoles import new_table, show_table, tell
+from noisin.cli.consoles import new_table, show_table, tell, tell_sentences
 from noisin.cli.plan import show_runs
 from noisin.cli.progress import Display, clock
 from noisin.cli.settings import nested, with_settings
@@ -71,7 +71,7 @@ def _conclude(records: Sequence[RunRecord], folder: Path) -> None:
     table = comparison.rows(records)
     comparison.write_rows(table, folder / "comparison.json")
     _print(table)
-    tell(f"\nThe records are in {folder}{_picture(records, folder)}")
+    tell_sentences(f"\nThe records are in {folder}{_picture(records, folder)}")
 
 
 def _left(runs: Mapping[Path, RunConfig]) -> int:

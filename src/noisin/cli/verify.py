@@ -13,7 +13,7 @@ from rich.text import Text
 
 import noisin
 from noisin.cli.arguments import Switch, WholeNumber
-from noisin.cli.consoles import Messages, show_table, tell, width
+from noisin.cli.consoles import Messages, show_table, tell, tell_sentences, width
 from noisin.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _print_table(rows: Sequence[ClaimRow], seed: int, rate: float) -> None:
     corrected = sum(row.corrects for row in rows)
     if corrected:
         tell(f"\n* corrects the paper, which claims more than holds ({corrected} of {len(rows)}).")
-    tell(
+    tell_sentences(
         f"\n{len(rows)} claims, seed {seed}: {verdict}. "
         f"A table of true claims shows a false alarm with probability below {rate:g}."
     )

@@ -17,6 +17,7 @@ import io
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Literal
 
 from noisin._util.wording import printable
@@ -90,7 +91,7 @@ def text(sheet: Sheet, width: int | None = None) -> str:
     method  test
     noise   70.2
     """
-    parts = [sheet] if width is None else _parts(sheet, width)
+    parts = [sheet] if width is None else _parts(_folded(sheet, width // 2), width)
     title = _wrapped(one_line(sheet.title), width)
     return "\n\n".join([title, *map(_aligned, parts)])
 
@@ -134,6 +135,18 @@ def _parts(sheet: Sheet, width: int) -> Iterator[Sheet]:
             chosen = [0]
         chosen.append(i)
     yield _columns(sheet, chosen)
+
+
+def _folded(sheet: Sheet, most: int) -> Sheet:
+    """The same table with words of at most so many columns, on several lines where they have to."""
+    rows: list[tuple[str, ...]] = []
+    for row in sheet.rows:
+        lines = [
+            textwrap.wrap(one_line(entry), most) if i in sheet.left else [entry]
+            for i, entry in enumerate(row)
+        ]
+        rows += zip_longest(*lines, fillvalue="")
+    return replace(sheet, rows=tuple(rows))
 
 
 def _columns(sheet: Sheet, chosen: Sequence[int]) -> Sheet:

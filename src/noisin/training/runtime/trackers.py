@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from noisin._util.files import write_atomically
 from noisin._util.settings import flat
 from noisin.training.config.hash import dump
 from noisin.training.runtime.progress import RunOutline
@@ -104,10 +105,13 @@ class Aim:
     """A run of the experiment ``noisin`` in the repository of the current folder."""
 
     def begin(self, outline: RunOutline) -> None:
-        """Open the run that has the hash of this one, or a new one."""
+        """Open the run whose hash, which Aim chooses, is in the folder, or a new one."""
         import aim
 
-        self._run: Any = aim.Run(run_hash=identity(outline), experiment=PROJECT)
+        path = outline.folder / "aim.txt"
+        known = path.read_text(encoding="utf-8").strip() if path.exists() else None
+        self._run: Any = aim.Run(run_hash=known, experiment=PROJECT)
+        write_atomically(path, self._run.hash.encode())
         self._run.name = outline.title
         self._run["settings"] = dump(outline.config)
 
