@@ -86,7 +86,7 @@ PACKAGES_skorch := skorch
 PACKAGES_huggingface := transformers accelerate
 frameworks: $(addprefix framework-,$(FRAMEWORKS))
 framework-%: .venv-framework-%/ready
-	.venv-framework-$*/bin/python -m pytest -n 0 tests/frameworks/test_$*.py
+	.venv-framework-$*/bin/python -m pytest -n 0 -W ignore tests/frameworks/test_$*.py
 .venv-framework-%/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-framework-$*
 	grep '^torch==' constraints.txt > .venv-framework-$*/constraints.txt

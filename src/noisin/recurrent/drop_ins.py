@@ -63,21 +63,22 @@ def torch_arguments(name: str, kinds: Kinds, args: Sequence[Any], kwargs: dict[s
             raise InvalidValue(f"{name}: {argument} must be below 2⁶³, got {value!r:.60}.")
 
 
-def is_symbolic(*values: object) -> bool:
-    """Whether torch.fx traces one of these values, or a part of one."""
-    return any(
-        isinstance(part, Proxy)
-        for value in values
-        for part in (value if isinstance(value, tuple | list) else (value,))
-    )
+def is_symbolic(x: object, state: object) -> bool:
+    """Whether torch.fx traces the input of a module, or its state."""
+    return isinstance(x, Proxy) or (state is not None and bool(_proxies(state)))
 
 
-def symbolic_call(module: nn.Module, *args: Any, **given: Any) -> Any:
+def _proxies(*values: object) -> list[Proxy]:
+    parts = [p for v in values for p in (v if isinstance(v, tuple | list) else (v,))]
+    return [part for part in parts if isinstance(part, Proxy)]
+
+
+def symbolic_call(module: nn.Module, x: Any, state: Any, **given: Any) -> Any:
     """A node of torch.fx that calls the module as a whole, which is what torch's RNNs are to it."""
-    parts = [part for value in args for part in (value if isinstance(value, tuple) else (value,))]
-    tracer: Any = next(part.tracer for part in parts if isinstance(part, Proxy))
+    tracer: Any = _proxies(x, state)[0].tracer
     arguments = {name: value for name, value in given.items() if value is not None}
-    return tracer.create_proxy("call_module", tracer.path_of_module(module), args, arguments)
+    path = tracer.path_of_module(module)
+    return tracer.create_proxy("call_module", path, (x, state), arguments)
 
 
 def steps_input(name: str, x: Any) -> None:
