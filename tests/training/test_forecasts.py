@@ -170,6 +170,15 @@ def test_with_noise_each_path_has_read_the_past_on_its_own() -> None:
     assert np.ptp(found.samples, 0).mean() > 5 * np.ptp(clean.samples, 0).mean()
 
 
+def test_the_past_may_be_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Series(data("gaussian"))
+    model, table = model_for(task), task.data.test[0]
+    whole = forecast(model, task, table, length=4, K=3).samples
+    monkeypatch.setattr(forecasts, "ROWS", 2)
+    parts = forecast(model, task, table, length=4, K=3).samples
+    np.testing.assert_allclose(parts, whole, rtol=1e-5)
+
+
 def test_forecasts_of_a_stochastic_rnn() -> None:
     task = Series(data("poisson"))
     seen, table = task.observation, task.data.test[0]

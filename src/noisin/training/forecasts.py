@@ -25,6 +25,7 @@ from noisin.tasks.series import Series
 
 LEVELS = (0.5, 0.8, 0.95)
 COLUMNS = 10_000  # paths that are drawn side by side
+ROWS = 100_000  # steps of all copies that are read at a time
 
 
 @dataclass(frozen=True)
@@ -141,10 +142,13 @@ def _states_before(
 ) -> Iterator[Any]:
     """The state before each origin, after so many copies of everything before it were read."""
     steps, state = task.steps(table), None
-    for start, stop in pairwise([0, *origins]):
-        x, target = (torch.from_numpy(part[start:stop]).unsqueeze(1) for part in steps[:2])
-        with torch.no_grad():
-            _, state = model.log_prob(Batch(x, target).repeat(copies), state)
+    together = max(1, ROWS // copies)
+    for origin, stop in pairwise([0, *origins]):
+        for start in range(origin, stop, together):
+            own = steps.part(start, min(start + together, stop))
+            x, target = (torch.from_numpy(values).unsqueeze(1) for values in own[:2])
+            with torch.no_grad():
+                _, state = model.log_prob(Batch(x, target).repeat(copies), state)
         yield state
 
 

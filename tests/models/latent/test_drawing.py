@@ -63,7 +63,7 @@ def probabilities(model: LatentModel) -> tuple[np.ndarray, np.ndarray]:
     x = torch.cat([torch.zeros_like(frames[:1]), frames[:-1]])
     found = []
     with torch.no_grad():
-        for seed in range(10):
+        for seed in range(6):
             torch.manual_seed(seed)
             parts, _ = particle_bound(model, Batch(x, frames), K=PARTICLES)
             found.append(parts.sum(0).exp().numpy())
