@@ -49,7 +49,7 @@ class Start:
     """Where to start.
 
     Attributes:
-        std: the std at which the regularizer is ``FRACTION`` of the risk, or the nearest tried.
+        std: the std at which the regularizer is the fraction of the risk, or the nearest tried.
         risk: the clean risk on training data, in nats per target.
     """
 
@@ -57,7 +57,9 @@ class Start:
     risk: float
 
 
-def find_start(tunable: Tunable, record: RunRecord, task: Task) -> Start:
+def find_start(
+    tunable: Tunable, record: RunRecord, task: Task, fraction: float = FRACTION
+) -> Start:
     """The std to start from, by the newest weights of a run without noise."""
     weights = read_weights(record, "last", "raw").values
 
@@ -71,10 +73,10 @@ def find_start(tunable: Tunable, record: RunRecord, task: Task) -> Start:
 
     with use_threads(record.threads):
         clean = risk(0.0)
-        return Start(bracketed(lambda std: (risk(std) - clean) / abs(clean)), clean)
+        return Start(bracketed(lambda std: (risk(std) - clean) / abs(clean), fraction), clean)
 
 
-def bracketed(fraction: Callable[[float], float], wanted: float = FRACTION) -> float:
+def bracketed(added: Callable[[float], float], wanted: float = FRACTION) -> float:
     """The std at which an increasing function has a value, between two of a logarithmic grid.
 
     Interpolated as a power of std, which the regularizer is for little noise.
@@ -86,7 +88,7 @@ def bracketed(fraction: Callable[[float], float], wanted: float = FRACTION) -> f
     """
     below: tuple[float, float] | None = None
     for std in map(rung_std, range(SMALLEST, LARGEST + 1)):
-        value = fraction(std)
+        value = added(std)
         if not value < wanted:  # or nan
             if below is None or below[1] <= 0 or not math.isfinite(value):
                 return std if below is None else below[0]
