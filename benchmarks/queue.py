@@ -5,8 +5,9 @@
     addition to its training, and how many the queue hands out in a second.
 ``workers``
     A simulation of 1,000 workers by at most 8 processes, without training: each process takes,
-    renews and ends tasks as fast as it can. The rate says how short the runs of 1,000 workers may
-    be before they wait for the database.
+    and ends tasks, or renews leases, as fast as it can. The server's processor time for each, which
+    does not depend on what else the machine does, says how short the runs of 1,000 workers may be
+    before they wait for the database.
 
 Both start a server of their own on loopback, and end after a fixed number of tasks or seconds.
 """
@@ -41,7 +42,7 @@ from tests.postgres import PASSWORD, PostgresServer, postgres_server
 RUNS = int(os.environ.get("NOISIN_BENCH_RUNS", "200"))
 WORKERS = 1000
 SECONDS = 15.0  # of each simulation
-PROCESSES = (1, 4, 8)
+PROCESSES = tuple(map(int, os.environ.get("NOISIN_BENCH_PROCESSES", "1 8").split()))
 HOSTNAME = 'hostname "$1" && shift && exec "$@"'
 
 
@@ -95,80 +96,79 @@ def measure_runs(server: PostgresServer, folder: Path) -> dict[str, Any]:
     }
 
 
-def simulate(address: str, folder: Path, sweep: Sweep, name: str, results: Any) -> None:
-    """Be many workers, one after another: take, renew and end tasks until the time is over."""
-    (folder / name).mkdir()
+def simulate(address: str, folder: Path, sweep: Sweep, name: str, kind: str, results: Any) -> None:
+    """Be many workers, one after another: make tasks, or renew leases, until the time is over."""
+    (folder / name).mkdir(exist_ok=True)
     ledger = Ledger(sweep, folder / name, address, name, patience=30)
+    lease = ledger.take()
+    times: list[float] = []
     last = time.monotonic() + SECONDS
-    times: dict[str, list[float]] = {"take": [], "renew": [], "end": []}
-
-    def timed(kind: str, call: Any) -> Any:
+    while lease is not None and time.monotonic() < last:
         began = time.perf_counter()
-        try:
-            return call()
-        finally:
-            times[kind].append(time.perf_counter() - began)
-
-    while time.monotonic() < last:
-        lease = timed("take", ledger.take)
-        if lease is None:
-            break
-        trial = timed("take", lambda lease=lease: ledger.trial(lease))
-        for _ in range(RENEWALS):
-            timed("renew", lease._renew)
+        if kind == "renewals":
+            lease._renew()
             disconnect(ledger.leases.engine)
-        end = Standing(sweep.tasks[lease.task], (Outcome("diverged"),))
-        timed("end", lambda lease=lease, trial=trial, end=end: ledger.end(lease, trial, end))
+        else:
+            end = Standing(sweep.tasks[lease.task], (Outcome("diverged"),))
+            ledger.end(lease, ledger.trial(lease), end)
+            lease = ledger.take()
+        times.append(time.perf_counter() - began)
     results.put(times)
 
 
 def measure_workers(server: PostgresServer, folder: Path) -> list[dict[str, Any]]:
-    """The rate of tasks and of renewals for each number of processes."""
-    context, rows = multiprocessing.get_context("spawn"), []
-    for count in PROCESSES:
-        place = folder / f"{count}"
-        place.mkdir()
-        sweep = grid(place, 2000).model_copy(update={"name": f"simulated-{count}"})
-        with SweepLock(place):
-            Ledger(sweep, place, server.secret_address, "first").recover()
-        results = context.Queue()
-        processes = [
-            context.Process(
-                target=simulate, args=(server.secret_address, place, sweep, str(n), results)
-            )
-            for n in range(count)
-        ]
-        began = time.monotonic()
-        for process in processes:
-            process.start()
-        found = [results.get(timeout=20 * SECONDS) for _ in processes]
-        for process in processes:
-            process.join()
-        rows.append(_row(count, found, time.monotonic() - began))
-        print(json.dumps(rows[-1]), flush=True)
+    """The rates of tasks and of renewals, and what they cost the server."""
+    rows = []
+    for kind in ("tasks", "renewals"):
+        for count in PROCESSES:
+            rows.append(_simulated(server, folder / f"{kind}-{count}", kind, count))
+            print(json.dumps(rows[-1]), flush=True)
+    task, renewal = (
+        min(row["server_milliseconds_each"] for row in rows if row["kind"] == kind) / 1e3
+        for kind in ("tasks", "renewals")
+    )
+    renewing = WORKERS * RENEWALS / LEASE * renewal
+    shortest = WORKERS * task / (1 - renewing) if renewing < 1 else None
+    print(json.dumps({
+        "workers": WORKERS,
+        "cores_for_renewals": round(renewing, 3),
+        "shortest_runs_per_core_in_seconds": shortest and round(shortest, 1),
+    }))  # fmt: skip
     return rows
 
 
-def _row(count: int, found: list[dict[str, list[float]]], seconds: float) -> dict[str, Any]:
-    merged = {kind: [t for times in found for t in times[kind]] for kind in found[0]}
-    tasks = len(merged["end"])
-    rate = tasks / SECONDS
-    # A worker with runs of D seconds needs 1 / D tasks a second, and its renewals, which are
-    # RENEWALS of each simulated task and RENEWALS / LEASE a second in reality.
-    renewing = statistics.fmean(merged["renew"]) if merged["renew"] else 0.0
-    own = SECONDS * count / tasks - RENEWALS * renewing
-    share = WORKERS * RENEWALS / LEASE * renewing / count
+def _simulated(server: PostgresServer, folder: Path, kind: str, count: int) -> dict[str, Any]:
+    folder.mkdir()
+    sweep = grid(folder, 2000).model_copy(update={"name": folder.name})
+    with SweepLock(folder):
+        Ledger(sweep, folder, server.secret_address, "first").recover()
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [
+        context.Process(
+            target=simulate, args=(server.secret_address, folder, sweep, str(n), kind, results)
+        )
+        for n in range(count)
+    ]
+    before = server_seconds(server)
+    for process in processes:
+        process.start()
+    times = [t for _ in processes for t in results.get(timeout=20 * SECONDS)]
+    for process in processes:
+        process.join()
     return {
+        "kind": kind,
         "processes": count,
-        "tasks_per_second": round(rate, 1),
-        "statements_per_second": round(rate * (RENEWALS + 2), 1),
-        "milliseconds": {kind: round(1e3 * statistics.median(t), 1) for kind, t in merged.items()},
-        "share_of_renewals_of_1000": round(share, 3),
-        "shortest_runs_of_1000_in_seconds": (
-            round(WORKERS * own / count / (1 - share), 1) if share < 1 else None
-        ),
-        "wall": round(seconds, 1),
+        "per_second": round(len(times) / SECONDS, 1),
+        "milliseconds": round(1e3 * statistics.median(times), 1),
+        "server_milliseconds_each": round(1e3 * (server_seconds(server) - before) / len(times), 2),
     }
+
+
+def server_seconds(server: PostgresServer) -> float:
+    """The processor time of the server, with that of its ended connections."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def main(parts: list[str]) -> None:

@@ -29,6 +29,12 @@ ATTEMPTS = 5  # to create the tables, which other machines may be creating at th
 CONNECT_TIMEOUT = 10  # seconds for one attempt to connect to a server
 
 
+_RESTARTING = (
+    *("Connection refused", "starting up", "shutting down", "recovery mode"),
+    *("terminating connection", "closed the connection", "connection is lost"),
+)
+
+
 class LeaseLost(Exception):
     """Another worker has taken the task over."""
 
@@ -108,10 +114,15 @@ def _created(create: Callable[[], RDBStorage], patience: float) -> RDBStorage:
             if left <= 0:
                 raise
         except exc.OperationalError as error:
-            if not is_broken_connection(error) or time.monotonic() > last:
+            if not _is_restarting(error) or time.monotonic() > last:
                 raise
         time.sleep(random.uniform(0.1, 1.0))
     raise AssertionError
+
+
+def _is_restarting(error: exc.OperationalError) -> bool:
+    """Whether a server may be back soon; a wrong name or password is not worth waiting for."""
+    return any(sign in str(error) for sign in _RESTARTING)
 
 
 def _patient_connect(patience: float) -> Callable[..., Any]:

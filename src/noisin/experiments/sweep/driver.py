@@ -29,6 +29,7 @@ from noisin.training.config import DataConfig, RunConfig
 from noisin.training.record import RunRecord
 from noisin.training.runtime.signals import Interrupted, caught
 
+START = 20.0  # seconds to wait for a database server that is just being started
 WAITING = {"lease": "NOISIN_LEASE", "patience": "NOISIN_PATIENCE"}
 
 
@@ -75,7 +76,8 @@ def run(
         is_recovered=True,
         **_waiting(),
     )
-    open_database(job.storage).engine.dispose()  # without patience: refuse a wrong address at once
+    # With less patience than the workers have: it may be the wrong address.
+    open_database(job.storage, min(START, job.patience)).engine.dispose()
     ledger = job.ledger()
     if mirror is not None:
         fetch_records(mirror, sweep, ledger.survey(), home)
