@@ -214,6 +214,7 @@ def _models() -> list[Call]:
                 "temperature": lambda: 0.5,
                 "top_k": lambda: 2,
                 "seed": lambda: 1,
+                "exclude": lambda: ["<eos>"],
             },
             patient=("length",),
         ),

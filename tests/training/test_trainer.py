@@ -307,6 +307,7 @@ def test_progress_while_a_split_is_scored(tmp_path: Path, monkeypatch: pytest.Mo
     scored = {status.scoring: status for status in seen.statuses if status.scoring}
     assert list(scored) == ["valid", "train_clean", "test"]
     assert {status.epoch for status in scored.values()} == {1}
+    assert all(status.done == 1 and status.seconds_left == 0 for status in scored.values())
     assert scored["valid"].nats == record.metrics[0]["valid"]["nats"]
     assert scored["test"].nats == record.summary["best"]["test"]["nats"]
 

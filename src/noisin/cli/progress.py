@@ -56,7 +56,8 @@ class Display:
         self._left = self.job.left(status)
         score = labelled(status.unit.value(status.nats), status.unit)
         speed = f"{status.tokens_per_second:,.0f} {status.unit.targets}/s"
-        doing = [f"scoring {status.scoring}"] if status.scoring else [score, speed]
+        split = (status.scoring or "").removesuffix("_clean")  # which is what the others are, too
+        doing = [f"scoring {split}"] if split else [score, speed]
         epoch = f"epoch {status.epoch}/{status.epochs}"
         if self._bar:
             bar, task = self._bar

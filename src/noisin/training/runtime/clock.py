@@ -77,6 +77,7 @@ class Clock:
             done = max(done, tokens / self.train.tokens)
         if self.train.minutes is not None:
             done = max(done, self.seconds / (60 * self.train.minutes))
+        done = min(1.0, done)
         if self._done is None:  # the speed of earlier sessions does not count
             self._done = done
         progress = done - self._done
@@ -87,6 +88,6 @@ class Clock:
             unit=unit,
             nats=nats,
             tokens_per_second=self.speed(tokens),
-            done=min(1.0, done),
+            done=done,
             seconds_left=left,
         )
