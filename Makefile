@@ -81,7 +81,7 @@ PACKAGES_lightning := lightning
 PACKAGES_pytorch_forecasting := pytorch-forecasting
 PACKAGES_gluonts := "gluonts[torch]"
 PACKAGES_neuralforecast := neuralforecast
-PACKAGES_darts := "u8darts[torch]"
+PACKAGES_darts := "darts[torch]"
 PACKAGES_skorch := skorch
 PACKAGES_huggingface := transformers accelerate
 frameworks: $(addprefix framework-,$(FRAMEWORKS))
