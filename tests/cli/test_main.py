@@ -18,7 +18,17 @@ from noisin.training.record import RunRecord
 from tests.cli.conftest import SMALL
 from tests.cli.run import forked, in_process, noisin
 
-COMMANDS = ("train", "evaluate", "generate", "table", "figure", "report", "data", "verify")
+COMMANDS = (
+    "train",
+    "evaluate",
+    "generate",
+    "collect",
+    "table",
+    "figure",
+    "report",
+    "data",
+    "verify",
+)
 
 
 def test_help_and_version_need_no_torch() -> None:
