@@ -21,7 +21,7 @@ from tests.cli.conftest import SMALL
 from tests.cli.run import forked, in_process, noisin
 
 COMMANDS = (
-    *("train", "evaluate", "generate", "sweep", "table", "figure", "report"),
+    *("train", "evaluate", "generate", "tune", "sweep", "collect", "table", "figure", "report"),
     *("data", "show", "verify"),
 )
 

@@ -24,7 +24,18 @@ from tests.cli.run import in_process
 from tests.pairwise import PRODUCTS, table
 
 COMMANDS = (
-    *("train", "evaluate", "generate", "sweep", "table", "figure", "report", "data", "verify"),
+    *(
+        "train",
+        "evaluate",
+        "generate",
+        "sweep",
+        "collect",
+        "table",
+        "figure",
+        "report",
+        "data",
+        "verify",
+    ),
 )
 RESULTS = Path(__file__).parents[2] / "results"
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

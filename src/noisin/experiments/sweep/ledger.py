@@ -13,12 +13,13 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import optuna
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from noisin.experiments.fingerprint import fingerprint
@@ -217,13 +218,18 @@ class Ledger:
         state = TrialState.COMPLETE if complete else TrialState.PRUNED
         value = fmean(end.value for end in standing.outcomes) if complete else None
         if newest is not None and newest.state is TrialState.RUNNING:
-            self.study.tell(newest.number, value, state, skip_if_finished=True)
+            self._finish(newest, state, value)
         elif newest is None or newest.state is TrialState.FAIL:
             self.study.add_trial(_again(number, newest, state, value))
 
     def _fail(self, trial: FrozenTrial) -> None:
         if trial.state is TrialState.RUNNING:
-            self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+            self._finish(trial, TrialState.FAIL)
+
+    def _finish(self, trial: FrozenTrial, state: TrialState, value: float | None = None) -> None:
+        """Finish a trial in the study, unless another process does so at this moment."""
+        with suppress(UpdateFinishedTrialError):
+            self.study.tell(trial.number, value, state, skip_if_finished=True)
 
     def _standing(
         self, number: int, trials: Sequence[FrozenTrial], folders: Mapping[str, Path]

@@ -141,4 +141,5 @@ class SweepProgress:
         done = over + sum(status.get("done", status["begun"]) for status in statuses)
         made = done - self._before - sum(self._begun.values())
         elapsed = time.monotonic() - self._began
-        return elapsed * (self.runs - done) / made if made > 0 else math.inf
+        left = max(0.0, self.runs - done)  # a run that another machine has made counts twice
+        return elapsed * left / made if made > 0 else math.inf
