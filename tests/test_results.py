@@ -23,7 +23,7 @@ RESULTS = ROOT / "results"
 PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
 RUNS = collect(RESULTS)
 ARMS = [run for run in RUNS if run.name.startswith("manual/arms")]
-TABLED = [run for run in RUNS if run not in ARMS]
+TABLED = [run for run in RUNS if run not in ARMS and not run.name.startswith("sequences")]
 PTB = "ptb, LSTM 2×200"
 HEADS = (
     *("", "valid", "test", "weights", "raw", "averaged", "train", "gap", "seeds", "best epoch"),
