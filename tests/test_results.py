@@ -27,7 +27,8 @@ PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
 RUNS = collect(RESULTS)
 ARMS = [run for run in RUNS if run.name.startswith("manual/arms")]
 TUNING = [run for run in RUNS if run.name.startswith("tune/")]
-TABLED = [run for run in RUNS if run not in ARMS and run not in TUNING]
+APART = ("tune/", "sequences/")  # have tables of their own
+TABLED = [run for run in RUNS if run not in ARMS and not run.name.startswith(APART)]
 PTB = "ptb, LSTM 2×200"
 HEADS = (
     *("", "valid", "test", "weights", "raw", "averaged", "train", "gap", "seeds", "best epoch"),
