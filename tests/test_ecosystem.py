@@ -218,19 +218,18 @@ def _train_a_replica(rank: int, folder: str) -> None:
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2
     )
-    try:
-        torch.manual_seed(0)
-        rnn = noisin.LSTM(F, H, num_layers=2, noise=noise.Gaussian(0.5))
-        replica = DistributedDataParallel(rnn)
-        torch.manual_seed(100 + rank)  # each rank has noise of its own
-        x = torch.randn(3, 2, F)
-        z, _ = replica(x)
-        z.pow(2).sum().backward()
-        torch.save(
-            {"z": z.detach(), "grad": [p.grad for p in rnn.parameters()]}, f"{folder}/{rank}.pt"
-        )
-    finally:
-        torch.distributed.destroy_process_group()
+    torch.manual_seed(0)
+    rnn = noisin.LSTM(F, H, num_layers=2, noise=noise.Gaussian(0.5))
+    replica = DistributedDataParallel(rnn)
+    torch.manual_seed(100 + rank)  # each rank has noise of its own
+    x = torch.randn(3, 2, F)
+    z, _ = replica(x)
+    z.pow(2).sum().backward()
+    torch.save(
+        {"z": z.detach(), "grad": [p.grad for p in rnn.parameters()]}, f"{folder}/{rank}.pt"
+    )
+    torch.distributed.destroy_process_group()
+    os._exit(0)  # before the destructors of gloo, which have been seen to wait without end
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of fork in newer Pythons

@@ -378,4 +378,4 @@ def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
     train = [command, "train", "manual", *settings.split()]
     run = subprocess.run(train, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert "pip install 'noisin[plot]'" in run.stdout
+    assert "pip install 'noisin[plot]'" in " ".join(run.stdout.split())

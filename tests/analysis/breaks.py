@@ -19,6 +19,7 @@ from noisin.analysis import curves
 from noisin.analysis.claims import dropout
 from noisin.noise import ranges
 from noisin.noise.family import Family
+from noisin.objective import estimates
 from noisin.recurrent import functional, scans
 from noisin.recurrent.cell import CELLS
 from noisin.recurrent.injection import Injection
@@ -212,5 +213,5 @@ def _unscaled(density: Any, z: Tensor, f: Tensor, law: Any, mode: str) -> Tensor
 
 
 density_without_its_jacobian = wrapped(objective, "transition_log_density", _unscaled)
-mean_of_logs = replaced(objective, "_log_mean_exp", lambda values: values.mean(0))
+mean_of_logs = replaced(estimates, "_log_mean_exp", lambda values: values.mean(0))
 small_weights = wrapped(curves, "problem", lambda f: (f()[0] / 100, f()[1]))

@@ -67,7 +67,7 @@ def test_json_has_no_nan(run: Path, capsys: Any) -> None:
 
 def test_the_sentence(run: Path, capsys: Any) -> None:
     assert in_process("evaluate", str(run), "--method", "arithmetic", "--samples", "4") == 0
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("test perplexity ")
     assert " ± " in shown
     weights = RunRecord(run).summary["best"]["weights"]
@@ -79,7 +79,7 @@ def test_the_sentence(run: Path, capsys: Any) -> None:
 )
 def test_nan_is_never_printed(K: str, why: str, run: Path, capsys: Any) -> None:
     assert in_process("evaluate", str(run), "--method", "marginal", "--samples", K) == 0
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "nan" not in shown
     assert f"The standard error is not known: {why}" in shown
 

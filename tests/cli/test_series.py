@@ -209,7 +209,7 @@ def test_a_csv_without_the_named_column(tmp_path: Path, capsys: Any) -> None:
 
 def test_the_file_in_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (example,) = re.findall(r"```toml\n([^`]*?\[data\.columns\].*?)```", page, re.DOTALL)
     config = RunConfig.parse(tomllib.loads(example))
     assert config.data.task_name == "series"
     assert config.data.described_columns == Columns(

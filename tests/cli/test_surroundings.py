@@ -125,7 +125,7 @@ ENCODINGS = ("ascii", "latin-1")
 WITH_OTHER_CHARACTERS = [
     ("--help",),
     ("generate", "{run}", "--prompt", "漢字 → café", "--length", "3"),
-    ("evaluate", "{run}", "--method", "marginal", "--samples", "2"),
+    ("evaluate", "{run}", "--method", "arithmetic", "--samples", "2"),
     ("data", "{text}"),
 ]
 
@@ -156,7 +156,7 @@ def test_characters_that_the_terminal_does_not_know(
     stream.flush()
     shown = buffer.getvalue().decode(encoding)
     assert shown
-    if "marginal" in arguments:
+    if "arithmetic" in arguments:
         assert ("+-" if encoding == "ascii" else "±") in shown
     if "generate" in arguments:
         assert shown.startswith("?? -> caf? " if encoding == "ascii" else "?? -> café ")

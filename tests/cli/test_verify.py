@@ -61,7 +61,7 @@ def test_table_and_exit_code(
     printed = capsys.readouterr().out
     assert "E[z] = h" in printed, "brackets are text, not markup"
     assert "0.5 ± 1" in printed
-    assert "false alarm with probability below 1e-05" in printed
+    assert "false alarm with probability below 1e-05" in " ".join(printed.split())
     assert ("FAILS" in printed) == ("1 fail: bad" in printed) == bool(code)
     assert in_process("verify", "--json") == code
     assert json.loads(capsys.readouterr().out)["passed"] == (code == 0)

@@ -99,14 +99,14 @@ def test_signals_save_and_stop(whole: Any, number: int, tmp_path: Path) -> None:
 
 def signal_in_measurement(number: int) -> None:
     trainer: Any = sys.modules["noisin.training.trainer"]
-    measure, calls = trainer.evaluate, itertools.count()
+    measure, calls = trainer.tally, itertools.count()
 
     def measure_or_stop(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == number:
             os.kill(os.getpid(), signal.SIGTERM)
         return measure(*args, **kwargs)
 
-    trainer.evaluate = measure_or_stop
+    trainer.tally = measure_or_stop
 
 
 def test_a_signal_while_evaluating(whole: Any, tmp_path: Path) -> None:
