@@ -89,7 +89,8 @@ def task(config: RunConfig) -> str:
 def subject(configs: Iterable[RunConfig]) -> str:
     """What the data of all these runs is: text, music, a series, or data of several kinds.
 
-    >>> jsb, bikes = (RunConfig.parse({"data": {"name": name}}) for name in ("jsb", "bikes"))
+    >>> untied = {"model": {"tied": False}}
+    >>> jsb, bikes = (RunConfig.parse({"data": {"name": n}} | untied) for n in ("jsb", "bikes"))
     >>> subject([RunConfig()]), subject([jsb]), subject([jsb, bikes])
     ('text', 'music', 'data')
     """
