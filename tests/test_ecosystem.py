@@ -225,9 +225,7 @@ def _train_a_replica(rank: int, folder: str) -> None:
     x = torch.randn(3, 2, F)
     z, _ = replica(x)
     z.pow(2).sum().backward()
-    torch.save(
-        {"z": z.detach(), "grad": [p.grad for p in rnn.parameters()]}, f"{folder}/{rank}.pt"
-    )
+    torch.save({"z": z.detach(), "grad": [p.grad for p in rnn.parameters()]}, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
     os._exit(0)  # before the destructors of gloo, which have been seen to wait without end
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import noisin
 from noisin import analysis, likelihoods, noise, objective
+from noisin.tuning import TuningTrial
 from tests.calls.call import Call
 from tests.calls.modules import F, H, N, T, law, states, x
 
@@ -51,6 +52,26 @@ TORCH: dict[str, Any] = {
 }  # what the model itself says
 MODEL: dict[str, Any] = {"model": rnn, "likelihood": GAUSSIAN}
 V = {"V": lambda: torch.ones(H, 3), "h": lambda: torch.ones(2, H), "bias": lambda: torch.ones(3)}
+
+
+def _train(trial: TuningTrial) -> float:
+    return (trial.std - 0.5) ** 2
+
+
+def _tuning() -> list[Call]:
+    return [
+        Call(
+            "tune",
+            noisin.tune,
+            {
+                "train": lambda: _train,
+                "budget": lambda: 30,
+                "epochs": lambda: 5,
+                "around": lambda: 0.5,
+                "lr": lambda: None,
+            },
+        )
+    ]
 
 
 def _objective() -> list[Call]:
@@ -170,4 +191,4 @@ def _analysis() -> list[Call]:
     ]
 
 
-CALLS = [*_objective(), *_analysis()]
+CALLS = [*_objective(), *_analysis(), *_tuning()]

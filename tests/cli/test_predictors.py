@@ -70,7 +70,8 @@ def test_defaults_and_the_sentence(copy: Path, capsys: Any) -> None:
     assert "dynamic (lr 5e-05 decay 0.002 epsilon 2e-05 segment 5 normalisation krause); " in shown
     assert "; batch 1, " in shown
     assert in_process("evaluate", str(copy), "--method", "monte-carlo", "--power", "0") == 0
-    assert "(monte-carlo, 10 samples, masks of a window, power 0; " in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "(monte-carlo, 10 samples, masks of a window, power 0; " in shown
 
 
 @pytest.mark.parametrize("name", ["mos", "lamb", "sgd"])

@@ -154,7 +154,9 @@ def test_without_matplotlib(
     assert in_process(*small_compare, "--train.epochs", "1", *()) == 2, "given twice"
     capsys.readouterr()
     assert in_process(*small_compare) == 0
-    assert "run pip install 'noisin[plot]' and the same command again" in " ".join(capsys.readouterr().out.split())
+    assert "run pip install 'noisin[plot]' and the same command again" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_a_text_too_short(tmp_path: Path, capsys: Any) -> None:
