@@ -30,6 +30,7 @@ include_patterns = [
     "docs/**.md",
     "results/README.md",
     "results/PLAN.md",
+    "results/tune/*.md",
     "benchmarks/results/*.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",

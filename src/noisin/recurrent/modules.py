@@ -55,9 +55,9 @@ class RNN(NoisyStack, nn.RNN):
     """``torch.nn.RNN`` with noise; ``nonlinearity`` may also be the paper's ``"sigmoid"``.
 
     Args:
-        input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout,
-            bidirectional, device, dtype: as torch's. The
-            nonlinearity is ``"tanh"``, ``"relu"`` or ``"sigmoid"``.
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as torch's.
+        nonlinearity: ``"tanh"``, ``"relu"`` or ``"sigmoid"``.
+        device, dtype: as torch's.
         noise: a noise, None, or a sequence with one (or None) per layer.
         mode: ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
         feedback: whether the recurrence reads the noisy z, or the clean h. **The returned h_n is
@@ -143,8 +143,8 @@ class LSTM(NoisyStack, nn.LSTM):
     """``torch.nn.LSTM`` with noise on the hidden state; the memory cell c stays clean.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
-            proj_size, device, dtype: as torch's.
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as torch's.
+        proj_size, device, dtype: as torch's.
         noise: a noise, None, or a sequence with one (or None) per layer.
         mode: ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
         feedback: whether the recurrence reads the noisy z, or the clean h. **The returned h_n is
@@ -211,8 +211,8 @@ class GRU(NoisyStack, nn.GRU):
     feedback the two are the same.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device,
-            dtype: as torch's.
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as torch's.
+        device, dtype: as torch's.
         noise: a noise, None, or a sequence with one (or None) per layer.
         mode: ``"multiplicative"``, ``z = h * (1 + eps)``, or ``"additive"``, ``z = h + eps``.
         feedback: whether the recurrence reads the noisy z, or the clean h. **The returned h_n is
