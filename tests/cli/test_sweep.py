@@ -252,6 +252,16 @@ def test_bad_input(arguments: Any, message: str, tmp_path: Path, capsys: Any) ->
     assert not list(tmp_path.glob("out/*/*-*"))
 
 
+@pytest.mark.parametrize("seconds", ["abc", "0", "nan"])
+def test_a_lease_that_is_no_time(
+    seconds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("NOISIN_LEASE", seconds)
+    assert in_process("sweep", "manual-families", "--out", str(tmp_path / "out")) == 2
+    assert "must be seconds between 0.5 and 86400" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists(), "it is refused before anything is written"
+
+
 def test_an_out_that_is_a_file(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "out").write_text("")
     assert in_process("sweep", "manual-families", "--out", str(tmp_path / "out")) == 2

@@ -59,6 +59,7 @@ def run(
     Raises:
         Interrupted: after Ctrl-C or SIGTERM; all runs are saved, and the same call continues.
     """
+    waiting = _waiting()
     url = str(out) if is_url(str(out)) else None
     mirror = Mirror(url, sweep.name) if url else None
     out = working_folder(url) if url else Path(out).absolute()
@@ -74,7 +75,7 @@ def run(
         session=f"{socket.gethostname()} {os.getpid()} {time.time_ns()}",
         threads=engine.threads(jobs),
         is_recovered=True,
-        **_waiting(),
+        **waiting,
     )
     # With less patience than the workers have: it may be the wrong address.
     open_database(job.storage, min(START, job.patience)).engine.dispose()
