@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
+from filelock import lock_descriptor
+
 from noisin._util.files import write_synced, writing
 from noisin._util.regular import open_regular, read_regular
 from noisin.errors import Unsupported
@@ -40,12 +42,10 @@ class SweepLock:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        import fcntl  # not on every system
-
         with writing(self.path):
             self._file = open_regular(self.path, "ab")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            lock_descriptor(self._file.fileno(), poll_interval=0.01)
         except OSError as error:
             self.release()
             raise Unsupported(
