@@ -3,6 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Pip's own progress on a terminal, nothing but warnings elsewhere.
+QUIETLY := $(shell test -t 2 || echo --quiet)
+INSTALL := -m pip install $(QUIETLY) --disable-pip-version-check
 # Tests start many processes: each would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -45,7 +48,7 @@ wheel: $(READY)
 BENCH ?= layers sampling evaluation steps memory endurance growth
 bench-wheel: wheel
 	$(PYTHON) -m venv --clear .venv-wheel
-	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	.venv-wheel/bin/python $(INSTALL) -c constraints.txt \
 		"$$(ls build/wheel/*.whl)[train]"
 	env -u CC -u PYTHONPATH PATH=/nonexistent $(CURDIR)/.venv-wheel/bin/python -m benchmarks $(BENCH)
 
@@ -58,11 +61,11 @@ PRODUCTS := tests/recurrent tests/noise tests/analysis tests/regularizers tests/
 	tests/cli/test_surroundings.py tests/cli/test_verify.py
 stress: $(READY)
 	NOISIN_PRODUCTS=all $(PYTEST) $(PRODUCTS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[gpu,parquet]"
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[gpu,parquet]"
 	$(PYTEST) tests/data/test_parquet.py
 	NOISIN_PRODUCTS=all $(PYTEST) tests/recurrent/kernels/test_triton.py tests/recurrent/kernels/test_gpu.py
 	NOISIN_PRODUCTS=all $(PYTEST) tests/test_benchmarks.py tests/cli/test_sweep.py tests/training/test_distributed.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray]"
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[ray]"
 	NOISIN_PRODUCTS=all $(BIN)/python -m pytest -s tests/cli/test_ray.py
 	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed
 	NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py
@@ -90,7 +93,7 @@ framework-%: .venv-framework-%/ready
 .venv-framework-%/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-framework-$*
 	grep '^torch==' constraints.txt > .venv-framework-$*/constraints.txt
-	.venv-framework-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+	.venv-framework-$*/bin/python $(INSTALL) \
 		-c .venv-framework-$*/constraints.txt -e . pytest pytest-xdist hypothesis $(PACKAGES_$*)
 	touch $@
 .PRECIOUS: .venv-framework-%/ready
@@ -99,7 +102,7 @@ framework-%: .venv-framework-%/ready
 # what both use: its test is skipped here, and runs where it is installed.
 trackers: $(READY)
 	$(PYTHON) -m venv --clear .venv-trackers
-	.venv-trackers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	.venv-trackers/bin/python $(INSTALL) -c constraints.txt \
 		-e ".[dev,tensorboard,mlflow,wandb]" sqlalchemy alembic
 	NOISIN_TRACKERS=1 .venv-trackers/bin/python -m pytest -n 0 tests/training/test_tracking.py \
 		tests/training/test_trainer.py -k "mlflow or wandb or aim or tensorboard"
@@ -111,35 +114,44 @@ s3: .venv-s3/ready
 	.venv-s3/bin/python -m pytest tests/experiments/sweep/test_s3.py
 .venv-s3/ready: $(READY)
 	$(PYTHON) -m venv --clear .venv-s3
-	.venv-s3/bin/python -m pip install --quiet --disable-pip-version-check $(S3)
+	.venv-s3/bin/python $(INSTALL) $(S3)
 	$(BIN)/python -c "import sysconfig as s; print('import site; site.addsitedir(%r)' % s.get_path('purelib'))" \
 		> "$$(.venv-s3/bin/python -c "import sysconfig as s; print(s.get_path('purelib'))")/zz-noisin.pth"
 	touch $@
 
-# The core and the rest of PyTorch on the oldest torch that pyproject.toml accepts and on the one of
-# constraints.txt, or on others: make torches TORCH_VERSIONS="2.13.0 2.15.0". Builds with
-# CUDA are gigabytes: set TORCH_INDEX to an index of CPU builds.
+# The core and the rest of PyTorch on the oldest torch that pyproject.toml accepts, the one of
+# constraints.txt and the newest, with each Python of PYTHONS that is installed; or on others: make
+# torches TORCH_VERSIONS=2.15.0 PYTHONS=3.13. Builds with CUDA are gigabytes: set TORCH_INDEX to an
+# index of CPU builds.
 OLDEST_TORCH := $(shell sed -n 's/.*"torch>=\([0-9.]*\)".*/\1.0/p' pyproject.toml)
-TORCH_VERSIONS ?= $(OLDEST_TORCH) $(shell sed -n 's/^torch==//p' constraints.txt)
+NEWEST_TORCH := 2.15.0
+TORCH_VERSIONS ?= $(OLDEST_TORCH) $(shell sed -n 's/^torch==//p' constraints.txt) $(NEWEST_TORCH)
+PYTHONS ?= 3.11 3.13 3.14
 TORCH_INDEX ?=
 CORE := tests/recurrent tests/noise tests/likelihoods tests/test_ecosystem.py tests/test_compile.py \
 	tests/test_package.py
-torches: $(addprefix torch-,$(sort $(TORCH_VERSIONS)))
-torch-%: .venv-torch-%/ready
-	.venv-torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(CORE)
+torches: $(foreach torch,$(sort $(TORCH_VERSIONS)),$(PYTHONS:%=torch-$(torch)-python-%))
+torch-%: PYTHON_OF = python$(lastword $(subst -python-, ,$*))
+torch-%:
+	@if $(PYTHON_OF) --version > /dev/null 2>&1; then \
+		$(MAKE) .venv-torch-$*/ready && \
+		.venv-torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(CORE); \
+	else echo "torch-$*: skipped, because $(PYTHON_OF) is not installed"; fi
+.venv-torch-%/ready: TORCH_OF = $(firstword $(subst -python-, ,$*))
+.venv-torch-%/ready: PYTHON_OF = python$(lastword $(subst -python-, ,$*))
 .venv-torch-%/ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv-torch-$*
+	$(PYTHON_OF) -m venv .venv-torch-$*
 	grep -v -e '^torch==' -e '^triton==' constraints.txt > .venv-torch-$*/constraints.txt
-	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 \
-		--no-deps $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "torch==$*"
-	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+	.venv-torch-$*/bin/python $(INSTALL) --retries 1 \
+		$(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "torch==$(TORCH_OF)"
+	.venv-torch-$*/bin/python $(INSTALL) \
 		-c .venv-torch-$*/constraints.txt -e ".[dev]"
 	touch $@
 .PRECIOUS: .venv-torch-%/ready
 
 # The documentation site, with executed tutorials, into build/docs. A warning is an error.
 docs: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[docs]"
 	$(BIN)/python -m sphinx -W --keep-going -q -c docs . build/docs
 	@echo "open build/docs/docs/index.html"
 
@@ -150,7 +162,7 @@ lint: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
 clean:
