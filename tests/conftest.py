@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from tests import stats
+from tests.processor import avoid_broken_tiles
 
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # of those that tests start: more threads than cores crawl
+avoid_broken_tiles()
 os.environ["NOISIN_GEMM"] = "mkl"  # what is fastest depends on the machine, and tests must not
 # Under nohup Ctrl-C is ignored, as it should be; the commands that tests start are to hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
