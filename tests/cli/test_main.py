@@ -127,6 +127,7 @@ def test_help_says_what_there_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         (["data", "ptbb"], "Did you mean 'ptb'?"),
         (["data", "ptb", "--data", "/no/such"], "/no/such: is not a folder"),
         (["data", "a", "b"], "b"),
+        (["collect", "/no/such", "--out", __file__], f"{__file__} is not a folder. Choose another"),
     ],
 )
 def test_bad_input(arguments: list[str], message: str, capsys: Any) -> None:

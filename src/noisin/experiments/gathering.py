@@ -51,9 +51,12 @@ def gather(
         note: called with the progress.
 
     Raises:
-        InvalidValue: a record is damaged, or two of the same settings differ. Nothing was copied.
+        InvalidValue: ``out`` is a file, a record is damaged, or two of the same settings differ.
+            Nothing was copied.
     """
     out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise InvalidValue(f"collect: {out} is not a folder. Choose another one for --out.")
     with _local(sources) as roots:
         found = [(root, run) for root in roots for run in _sound(collect(root, note=note))]
         complete = [(root, run) for root, run in found if run.complete]
