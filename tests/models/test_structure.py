@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -19,6 +20,7 @@ from noisin.models.mixture import MixtureOfSoftmaxes
 from noisin.models.pointer import PointerSentinel
 from noisin.models.projection import DownProjection
 from noisin.regularizers.terms import ActivationPenalty
+from tests.stats import assert_law
 
 WORDS, E, H, T, N = 11, 4, 6, 5, 3
 STRONG = {"feedback": False, "noisy_layers": "last"}
@@ -158,9 +160,32 @@ def test_a_model_without_output_bias() -> None:
     lm.load_state_dict(lm.state_dict())
 
 
+@pytest.mark.parametrize("cell", ["melis-lstm", "lstm", "highway", "layer-norm-lstm"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_weights_that_start_from_a_truncated_normal_law(cell: str, tied: bool) -> None:
+    """What reads n numbers has a standard deviation of 1/√n; all follow one law in its units."""
+    settings: dict[str, Any] = {"num_words": 300, "hidden_size": 40, "num_layers": 1}
+    settings |= {"embedding_size": 40 if tied else 20, "cell": cell, "tied": tied}
+    lm, drawn = LanguageModel(**settings, initialization="truncated-normal"), []
+    for (name, found), start in zip(
+        lm.named_parameters(), LanguageModel(**settings).parameters(), strict=True
+    ):
+        if ".weight" in f".{name}":
+            drawn.append(found.flatten() * found.shape[-1] ** 0.5)
+        elif ".bias" in name:
+            drawn.append((found - start).flatten() * 40**0.5)
+        else:  # gains, and the bias of the output
+            assert torch.equal(found, start), name
+    assert len(drawn) > 3 - tied
+    sigma = 1 / stats.truncnorm(-2, 2).std()
+    sample = torch.cat(drawn).detach().double().numpy() / sigma
+    assert_law(sample, stats.truncnorm(-2, 2).cdf)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"initialization": "normal"}, "initialization must be 'uniform' or 'truncated-normal'"),
         ({"last_size": 5}, "last_size must be the size of the embedding .6. for a linear head"),
         ({"last_size": 0}, "last_size must be a whole number"),
         ({"projection": 0.1}, "projection must be left out"),

@@ -133,6 +133,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
      "train.objective must be noise with model.head.kind = 'mixture-of-softmaxes'"),
     ({"data": {"name": "jsb"}, "model": {"tied": False, "output_bias": False}},
      "model.output_bias must be left out for music, which does not predict words."),
+    ({"data": {"name": "jsb"}, "model": {"tied": False, "initialization": "truncated-normal"}},
+     "model.initialization must be left out for music, which does not predict words."),
     ({"train": {"augmented_loss": {"gamma": -1}}}, "augmented_loss.gamma must be 0.0 or more"),
     ({"train": {"augmented_loss": {"temperature": 0}}}, "temperature must be more than 0"),
     ({"train": {"terms": {"a:B": -1}}}, "train.terms.a:B must be 0 or more, got -1."),

@@ -20,6 +20,12 @@ from noisin.models import layers
 from noisin.models.base import Head
 from noisin.models.encoders import Words
 from noisin.models.heads import Linear
+from noisin.models.initialization import (
+    INITIALIZATIONS,
+    Initialization,
+    start_truncated,
+    truncated_normal_,
+)
 from noisin.models.layers import CellChoice
 from noisin.models.projection import DownProjection
 from noisin.models.sequence import SequenceModel
@@ -79,12 +85,14 @@ class LanguageModel(SequenceModel):
         weight_drop: dropout of recurrent weights, a :class:`~noisin.regularizers.WeightDrop`.
         weight_noise: noise on the weights, a :class:`~noisin.regularizers.WeightNoise`.
         terms: penalties to add to the loss.
+        initialization: ``"uniform"``, as below, or ``"truncated-normal"``:
+            :func:`~noisin.models.initialization.start_truncated`.
         generator: the random stream of initialisation, noise and dropout; None is torch's global
             one.
 
-    Weights are initialised as in the paper: the embedding uniform on ±0.1, all others on ±1/√H,
-    biases zero. A state is a tuple of the states of the layers, as returned by torch's RNNs, or
-    None for zeros.
+    By default weights are initialised as in the paper: the embedding uniform on ±0.1, all others on
+    ±1/√H, biases zero. A state is a tuple of the states of the layers, as returned by torch's RNNs,
+    or None for zeros.
 
     >>> from noisin import noise
     >>> model = LanguageModel(10_000, hidden_size=650, noise=noise.Gaussian(gamma=1.10))
@@ -128,6 +136,7 @@ class LanguageModel(SequenceModel):
         weight_noise: WeightNoise | None = None,
         cell_arguments: Mapping[str, Any] = {},
         terms: Sequence[Term] = (),
+        initialization: Initialization = "uniform",
         generator: Generator | None = None,
     ) -> None:
         nn.Module.__init__(self)  # its parts have other names, those of its state_dict
@@ -144,6 +153,8 @@ class LanguageModel(SequenceModel):
         for name, choice in (("output_bias", output_bias), ("skip", skip)):
             arguments.boolean(f"LanguageModel: {name}", choice)
         _check_choices(tied, dropout)
+        checks.one_of("LanguageModel: initialization", initialization, INITIALIZATIONS)
+        self.initialization = initialization
         injection = Injection(
             noise, mode, feedback, noisy_layers, share, site, generator, owner="LanguageModel"
         )
@@ -193,7 +204,7 @@ class LanguageModel(SequenceModel):
                 self.prediction = head(size, words, self.likelihood, **shared)
 
     def reset_parameters(self) -> None:
-        """Initialise the weights as in the paper."""
+        """Initialise the weights, by default as in the paper."""
         with torch.no_grad():
             self.embedding.weight.uniform_(-0.1, 0.1, generator=self.generator)
             for layer in self.layers:
@@ -208,6 +219,10 @@ class LanguageModel(SequenceModel):
                 self.bias.zero_()
             elif hasattr(self.prediction, "reset_parameters"):
                 self.prediction.reset_parameters(self.generator)
+            if self.initialization == "truncated-normal":
+                start_truncated((self.embedding, *self.layers), self.generator)
+                if self.weight is not None:
+                    truncated_normal_(self.weight, self.weight.shape[1] ** -0.5, self.generator)
 
     @property
     def V(self) -> Tensor:  # noqa: N802 - the paper's letter

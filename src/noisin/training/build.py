@@ -118,6 +118,7 @@ def build_model(config: RunConfig, observation: Observation) -> Any:
         head=None if model.head is None else partial(build_head, config),
         skip=model.skip,
         projection=None if model.projection is None else model.projection.dropout,
+        initialization=model.initialization,
         dropout=Dropouts(**model.dropout.model_dump()),
         noise=build_noise(_sampled(config)),
         terms=build_terms(config),

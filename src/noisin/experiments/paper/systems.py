@@ -24,7 +24,7 @@ def melis(corpus: str, lr: float, l2: float, model: Settings, epochs: int) -> Se
     train = {"optimizer": "adam", "beta1": 0.0, "lr": lr, "weight_decay": l2 / 35}
     train |= {"batch_size": 64, "clip": 10 / 35, "state_reset": 0.01, "averaging": "none"}
     train |= {"lr_decay": 10.0, "lr_patience": 6, "patience": 7, "epochs": epochs}
-    shared = {"cell": "melis-lstm", "skip": True}
+    shared = {"cell": "melis-lstm", "skip": True, "initialization": "truncated-normal"}
     return {"data": {"name": corpus}, "model": shared | model, "train": train}
 
 

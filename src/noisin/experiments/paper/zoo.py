@@ -97,9 +97,9 @@ LARGE = (
             "dropout": {"input": 0.6336, "between": 0.3091, "recurrent": 0.6428, "output": 0.7009,
                         "locked": True}}, 224),
         23_979_620,
-        "Verified: sizes, rates, lr and L2, of the model of 4 layers. Reasoned: turns as epochs, "
-        "L2 and clip of the mean loss. All masks are locked, as in the paper's text; in the code "
-        "only those of the state are.",
+        "Verified: sizes, rates, lr, L2 and initialisation, of the model of 4 layers. Reasoned: "
+        "turns as epochs, L2 and clip of the mean loss. All masks are locked, as in the paper's "
+        "text; in the code only those of the state are.",
         (60.9, 58.3), {"melis2017state": "static"}, words=PTB + 1),
     SystemRecipe(
         "ptb-melis-10m",

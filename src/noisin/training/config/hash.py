@@ -45,6 +45,7 @@ ABSENT: dict[str, Any] = {
     "model.output_bias": True,
     "model.skip": False,
     "model.projection": None,
+    "model.initialization": "uniform",
     "train.augmented_loss": None,
     "train.annealing": None,
     "train.terms": {},

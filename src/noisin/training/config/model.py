@@ -148,6 +148,10 @@ class ModelConfig(Section):
     projection: ProjectionConfig | None = Field(
         default=None, description="The projection before the head; off by default."
     )
+    initialization: Literal["uniform", "truncated-normal"] = Field(
+        default="uniform",
+        description="How weights start: uniform as in the paper, or normal by what they read.",
+    )
     dropout: DropoutConfig = DropoutConfig()
     zoneout: ZoneoutConfig | None = Field(default=None, description="Zoneout; off by default.")
     gate_dropout: GateDropoutConfig | None = Field(

@@ -188,6 +188,7 @@ def _task_problems(config: RunConfig) -> list[Problem]:
     for setting, given in (
         ("model.projection", config.model.projection is not None),
         ("model.output_bias", not config.model.output_bias),
+        ("model.initialization", config.model.initialization != "uniform"),
         ("train.augmented_loss", config.train.augmented_loss is not None),
     ):
         if given:
