@@ -170,7 +170,9 @@ def test_a_clip_does_not_stay() -> None:
 def test_at_zero_rates_it_is_static(batch_size: int) -> None:
     lm = noisy()
     dynamic = Dynamic(lm, Rates(0.0, 0.0), statistics(lm))
-    assert score(dynamic, batch_size).nats == score(Clean(lm), batch_size, length=5).nats
+    static = score(Clean(lm), batch_size, length=5)
+    # Up to rounding: what MKL returns in the last digit depends on where its operands lie.
+    assert score(dynamic, batch_size).nats == pytest.approx(static.nats, rel=1e-14)
 
 
 def test_it_learns_a_repetitive_text() -> None:
