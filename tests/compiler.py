@@ -22,7 +22,7 @@ def has_compiler() -> bool:
 
 needs_compiler = pytest.mark.skipif(not has_compiler(), reason="needs a C compiler")
 
-# The compiler takes ten seconds to inline everything, and one without.
+# The compiler takes twenty seconds to inline everything, and one without.
 CHEAP = "-O1 '-DINLINE=static __attribute__((noinline, unused))'"
 
 

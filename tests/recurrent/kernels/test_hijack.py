@@ -127,7 +127,7 @@ def test_a_library_without_the_hash_of_its_name_is_compiled_again(
 
 
 def _compile_at_once(run: Callable[..., str], genuine: Path) -> Callable[..., str]:
-    """The work of ten seconds by a copy of its result."""
+    """The work of half a minute by a copy of its result."""
 
     def quick(command: list[str], what: str, settings: dict[str, str] | None = None) -> str:
         if "-o" in command:

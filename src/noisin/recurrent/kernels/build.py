@@ -108,7 +108,7 @@ def _cached() -> Path:
     wrong = folder / f"{key}.wrong"
     if wrong.exists():  # compiling it again would take as long and give the same
         raise _FailedTrial(f"the C kernel is wrong on this machine ({wrong} remembers it).")
-    logger.info("Compiling the C kernel, once on this machine. It takes about ten seconds.")
+    logger.info("Compiling the C kernel, once on this machine. It takes about half a minute.")
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         library = Path(scratch) / "kernel.so"
         command = [*compiler, *_flags(), str(HERE / "kernel.c"), "-o", str(library)]
