@@ -1,4 +1,7 @@
-"""Where this package caches what it can recreate: compiled kernels, texts and their ids."""
+"""Where this package caches what it can recreate: compiled kernels, texts and their ids.
+
+Without platformdirs, because the layers use it for their kernels, and need torch and numpy alone.
+"""
 
 from __future__ import annotations
 
