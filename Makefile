@@ -94,7 +94,7 @@ framework-%: .venv-framework-%/ready
 	$(PYTHON) -m venv .venv-framework-$*
 	grep '^torch==' constraints.txt > .venv-framework-$*/constraints.txt
 	.venv-framework-$*/bin/python $(INSTALL) \
-		-c .venv-framework-$*/constraints.txt -e . pytest pytest-xdist hypothesis $(PACKAGES_$*)
+		-c .venv-framework-$*/constraints.txt -e . pytest pytest-xdist hypothesis scipy $(PACKAGES_$*)
 	touch $@
 .PRECIOUS: .venv-framework-%/ready
 
