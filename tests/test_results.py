@@ -17,6 +17,7 @@ from noisin.experiments import formats, presets, tags
 from noisin.experiments.collection import collect
 from noisin.experiments.formats import Sheet
 from noisin.experiments.group import PointGroup, TaskGroup, tasks
+from noisin.experiments.paper import lineup
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
 from noisin.training.schedule import WEIGHTS, Weights
@@ -27,7 +28,8 @@ PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
 RUNS = collect(RESULTS)
 ARMS = [run for run in RUNS if run.name.startswith("manual/arms")]
 TUNING = [run for run in RUNS if run.name.startswith("tune/")]
-APART = ("tune/", "sequences/")  # have tables of their own
+ZOO = [run for run in RUNS if run.name.startswith("zoo/")]
+APART = ("tune/", "sequences/", "zoo/")  # have tables of their own
 TABLED = [run for run in RUNS if run not in ARMS and not run.name.startswith(APART)]
 PTB = "ptb, LSTM 2×200"
 HEADS = (
@@ -72,6 +74,11 @@ def test_the_texts_are_those_of_the_paper() -> None:
 def test_the_tables_are_those_of_the_records(task: TaskGroup) -> None:
     """If not, the table as it should be is in the message."""
     assert formats.markdown(sheet(task)) in PAGE
+
+
+def test_the_zoo_is_that_of_the_records() -> None:
+    *_, systems = lineup.sheets(ZOO)
+    assert formats.markdown(systems) in PAGE
 
 
 def tuning_sheet(grid: Sequence[Run], found: Mapping[str, Any]) -> tuple[Sheet, str]:
