@@ -87,11 +87,11 @@ def tuning_sheet(grid: Sequence[Run], found: Mapping[str, Any]) -> tuple[Sheet, 
               if run.config.noise and run.best}  # fmt: skip
     best, chosen = min(points.values()), math.exp(found["chosen"]["score"])
     rows = [(f"grid, std {std:g}", f"{value:.2f}") for std, value in sorted(points.items())]
-    rows.append((f"**noisin tune, std {found['chosen']['std']:g}**", f"**{chosen:.2f}**"))
+    rows.append((f"noisin tune, std {found['chosen']['std']:g}", f"{chosen:.2f}"))
     ratio, spent = chosen / best, found["spent"]
     holds = ratio <= 1.02 and spent <= 26 and len(points) == 12
     verdict = f"{100 * (ratio - 1):+.1f} % with {spent} of {11 * len(points)} epochs: the proof "
-    return Sheet("", ("", "valid"), tuple(rows), left=(0,)), verdict + (
+    return Sheet("The built-in text", ("", "valid"), tuple(rows), left=(0,)), verdict + (
         "holds." if holds else "failed."
     )
 
