@@ -202,20 +202,24 @@ def dropout(config: RunConfig) -> str:
 def dropout_std(config: RunConfig) -> float | None:
     """The standard deviation of the noise that dropout is: ``sqrt(p / (1 - p))`` at rate p.
 
-    Dropout multiplies by 0, or by 1 / (1 - p): a mean of one. None where the rates differ, or where
-    something else regularizes the model too.
+    Dropout multiplies by 0, or by 1 / (1 - p): a mean of one. None where the rates of the places
+    that drop differ, or where something else regularizes the model too.
 
     >>> equal = {"input": 0.2, "between": 0.2, "output": 0.2}
     >>> dropout_std(RunConfig.parse({"model": {"dropout": equal}}))
     0.5
-    >>> dropout_std(RunConfig.parse({"model": {"dropout": {"input": 0.2}}})) is None
+    >>> dropout_std(RunConfig.parse({"model": {"dropout": {"between": 0.2, "output": 0.2}}}))
+    0.5
+    >>> dropout_std(RunConfig.parse({"model": {"dropout": {"input": 0.2, "output": 0.1}}})) is None
     True
     """
-    rates = config.model.dropout.input, config.model.dropout.between, config.model.dropout.output
+    places = config.model.dropout.input, config.model.dropout.between, config.model.dropout.output
+    rates = {rate for rate in places if rate} or {0.0}
     alone = config.noise is None and regularizers(config) == [dropout(config)]
-    if not alone or len(set(rates)) > 1:
+    if not alone or len(rates) > 1:
         return None
-    return math.sqrt(rates[0] / (1 - rates[0]))
+    (p,) = rates
+    return math.sqrt(p / (1 - p))
 
 
 def regularizers(config: RunConfig) -> list[str]:
