@@ -56,12 +56,24 @@ def shares(size: Size, calls: int = CALLS) -> dict[str, float]:
     return found | {"the rest": 1 - sum(found.values())}
 
 
-def main(cell: str, H: int, N: int) -> None:
-    """Print the shares."""
-    torch.set_num_threads(2)
-    found = shares(Size(cell, H, N))
-    print(f"{cell} {H} × {N}:", ", ".join(f"{part} {share:.0%}" for part, share in found.items()))
+def _positive(word: str) -> bool:
+    return word.isdecimal() and int(word) > 0
+
+
+def main(words: list[str]) -> int:
+    """Print the shares of the layer that the words name; the exit code."""
+    match words:
+        case [("LSTM" | "GRU" | "RNN") as cell, *sizes] if (
+            list(map(_positive, sizes)) == [True] * 2
+        ):
+            torch.set_num_threads(2)
+            size = Size(cell, *map(int, sizes))
+            found = shares(size)
+            print(f"{size}:", ", ".join(f"{part} {share:.0%}" for part, share in found.items()))
+            return 0
+    print("usage: python -m benchmarks.shares LSTM|GRU|RNN UNITS ROWS, such as LSTM 64 80")
+    return 2
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    sys.exit(main(sys.argv[1:]))
