@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -23,6 +24,12 @@ _checks_of_workers: list[int] = []
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(1111)
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays to the end. Forked processes would copy it to look for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
