@@ -17,15 +17,17 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import processor
 from noisin.experiments.collection import collect
 from noisin.experiments.sweep import Sweep
 from noisin.experiments.sweep.database import disconnect
@@ -56,7 +58,7 @@ def grid(folder: Path, count: int) -> Sweep:
     return Sweep(name="bench", points=points)
 
 
-def measure_runs(server: PostgresServer, folder: Path) -> dict[str, Any]:
+def measure_runs(server: PostgresServer, folder: Path) -> Iterator[dict[str, Any]]:
     """Two groups make the runs together; what is not training is overhead."""
     text = write_corpus(folder / "text")
     lrs = [round(1 + n / 1000, 3) for n in range(RUNS)]
@@ -86,7 +88,7 @@ def measure_runs(server: PostgresServer, folder: Path) -> dict[str, Any]:
     trained = [
         json.loads((run.folder / "summary.json").read_text("utf-8"))["seconds"] for run in runs
     ]
-    return {
+    yield {
         "codes": codes,
         "runs": len(runs),
         "seconds": round(seconds, 1),
@@ -96,12 +98,15 @@ def measure_runs(server: PostgresServer, folder: Path) -> dict[str, Any]:
     }
 
 
-def simulate(address: str, folder: Path, sweep: Sweep, name: str, kind: str, results: Any) -> None:
+def simulate(
+    address: str, folder: Path, sweep: Sweep, name: str, kind: str, ready: Barrier, results: Any
+) -> None:
     """Be many workers, one after another: make tasks, or renew leases, until the time is over."""
     (folder / name).mkdir(exist_ok=True)
     ledger = Ledger(sweep, folder / name, address, name, patience=30)
     lease = ledger.take()
     times: list[float] = []
+    ready.wait()
     last = time.monotonic() + SECONDS
     while lease is not None and time.monotonic() < last:
         began = time.perf_counter()
@@ -116,25 +121,24 @@ def simulate(address: str, folder: Path, sweep: Sweep, name: str, kind: str, res
     results.put(times)
 
 
-def measure_workers(server: PostgresServer, folder: Path) -> list[dict[str, Any]]:
+def measure_workers(server: PostgresServer, folder: Path) -> Iterator[dict[str, Any]]:
     """The rates of tasks and of renewals, and what they cost the server."""
     rows = []
     for kind in ("tasks", "renewals"):
         for count in PROCESSES:
             rows.append(_simulated(server, folder / f"{kind}-{count}", kind, count))
-            print(json.dumps(rows[-1]), flush=True)
+            yield rows[-1]
     task, renewal = (
         min(row["server_milliseconds_each"] for row in rows if row["kind"] == kind) / 1e3
         for kind in ("tasks", "renewals")
     )
     renewing = WORKERS * RENEWALS / LEASE * renewal
     shortest = WORKERS * task / (1 - renewing) if renewing < 1 else None
-    print(json.dumps({
+    yield {
         "workers": WORKERS,
         "cores_for_renewals": round(renewing, 3),
         "shortest_runs_per_core_in_seconds": shortest and round(shortest, 1),
-    }))  # fmt: skip
-    return rows
+    }
 
 
 def _simulated(server: PostgresServer, folder: Path, kind: str, count: int) -> dict[str, Any]:
@@ -143,16 +147,18 @@ def _simulated(server: PostgresServer, folder: Path, kind: str, count: int) -> d
     with SweepLock(folder):
         Ledger(sweep, folder, server.secret_address, "first").recover()
     context = multiprocessing.get_context("spawn")
-    results = context.Queue()
+    results, ready = context.Queue(), context.Barrier(count + 1)
     processes = [
         context.Process(
-            target=simulate, args=(server.secret_address, folder, sweep, str(n), kind, results)
+            target=simulate,
+            args=(server.secret_address, folder, sweep, str(n), kind, ready, results),
         )
         for n in range(count)
     ]
-    before = server_seconds(server)
     for process in processes:
         process.start()
+    ready.wait()
+    before = server_seconds(server)
     times = [t for _ in processes for t in results.get(timeout=20 * SECONDS)]
     for process in processes:
         process.join()
@@ -171,15 +177,21 @@ def server_seconds(server: PostgresServer) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def main(parts: list[str]) -> None:
-    """Measure the parts, and print them as lines of JSON."""
-    print(json.dumps({"processor": platform.processor(), "cores": os.cpu_count()}))
-    for part in parts or ["runs", "workers"]:
+PARTS = {"runs": measure_runs, "workers": measure_workers}
+
+
+def main(parts: list[str]) -> int:
+    """Measure the parts, and print them as lines of JSON; the exit code."""
+    if not {*parts} <= PARTS.keys():
+        print("usage: python -m benchmarks.queue [runs] [workers]")
+        return 2
+    print(json.dumps({"processor": processor(), "cores": os.cpu_count()}), flush=True)
+    for part in parts or PARTS:
         with postgres_server() as server, tempfile.TemporaryDirectory() as name:
-            measured = {"runs": measure_runs, "workers": measure_workers}[part](server, Path(name))
-        if part == "runs":
-            print(json.dumps(measured))
+            for row in PARTS[part](server, Path(name)):
+                print(json.dumps(row), flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

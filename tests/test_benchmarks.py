@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu, report
+from benchmarks import gpu, queue, report
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.bars import BARS, Bar, judge
 from benchmarks.evaluation import compare_evaluation
@@ -100,6 +100,11 @@ def test_the_exit_code_says_whether_a_bar_is_missed(
 def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spead"]) == 2
     assert "layers" in capsys.readouterr().out
+
+
+def test_an_unknown_part_of_the_queue_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert queue.main(["workers", "--help"]) == 2
+    assert capsys.readouterr().out == "usage: python -m benchmarks.queue [runs] [workers]\n"
 
 
 def test_results_are_kept_with_the_machine_that_made_them(tmp_path: Path) -> None:
