@@ -7,6 +7,7 @@ another node; the end of standard input stops the cluster.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -17,8 +18,12 @@ def raylet(node: Any) -> int:
 
 
 def main() -> None:
-    from ray.cluster_utils import Cluster  # not installed where these tests are skipped
+    # Not installed where these tests are skipped.
+    from ray._private.utils import get_ray_address_file
+    from ray.cluster_utils import Cluster
 
+    # Ray writes the address of a cluster there, and makes the folder only if it is its own too.
+    Path(get_ray_address_file(None)).parent.mkdir(parents=True, exist_ok=True)
     cluster = Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 0, "temp_dir": sys.argv[1], "include_dashboard": False},

@@ -72,6 +72,22 @@ def test_a_finished_point_elsewhere_is_not_repeated(two: Sweep, tmp_path: Path) 
     assert sorted(told.trained) == ["lr-1-seed-1111", "lr-2-seed-1111"]
 
 
+def test_what_another_machine_completed_was_begun_here(two: Sweep, tmp_path: Path) -> None:
+    """Killed when there was nothing but a lock in the folder, or nothing but the settings."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    Worker(job(two, a), Flag(), lambda _: None).work()
+    first, second = sorted((a / "out" / "toy").glob("lr-*"))
+    here = b / "out" / "toy"
+    for run in (first, second):
+        (here / run.name).mkdir(parents=True)
+        (here / run.name / ".lock").write_text("12345\n")
+    shutil.copy(second / "config.json", here / second.name)
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    standings = driver.run(two, b / "out", jobs=1, storage=storage)
+    assert [end.state for standing in standings for _, end in standing.runs] == ["complete"] * 2
+    assert records(b) == {"b": []}
+
+
 @pytest.mark.parametrize("when", ["in the middle", "when it is complete"])
 def test_a_worker_that_lost_its_lease_does_not_complete(
     when: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

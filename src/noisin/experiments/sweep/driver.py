@@ -163,9 +163,9 @@ def _refuse_other_data(
             if end.state != "complete" or expected is None:
                 continue
             folder = folders.get(run.digest[:DIGITS])
-            if folder is None:  # it is on another machine
+            # A run that another machine has completed may not be here, or only its beginning.
+            if folder is None or (record := RunRecord(folder)).summary is None:
                 continue
-            record = RunRecord(folder)
             if (found := record.identity["data"]) != expected:
                 raise InvalidValue(
                     f"sweep: {record.folder} was trained on another text: its sha256 is {found}, "
