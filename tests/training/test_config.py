@@ -152,6 +152,25 @@ def test_the_hash_of_settings_stays_what_it_was() -> None:
     )
 
 
+def test_noise_of_mean_one_keeps_its_hash() -> None:
+    """Whether it is rescaled makes no difference then; and only a factor has a mean."""
+    plain = RunConfig.parse({"noise": {"std": 0.5}})
+    same = {"std": 0.5, "mean": 1, "rescaled": False}
+    assert RunConfig.parse({"noise": same}).hash() == plain.hash()
+    assert "mean" not in plain.to_json()
+    biased = [
+        RunConfig.parse({"noise": same | {"mean": 0.8, "rescaled": rescaled}})
+        for rescaled in (True, False)
+    ]
+    assert len({config.hash() for config in (plain, *biased)}) == 3
+    assert [RunConfig.parse(json.loads(config.to_json())) for config in biased] == biased
+    with pytest.raises(InvalidValue, match=r"noise.mean must be 1 for additive noise, got 0.8"):
+        RunConfig.parse({"noise": {"std": 0.5, "mean": 0.8, "mode": "additive"}})
+    strong = {"std": 0.5, "mean": 0.8, "feedback": False, "noisy_layers": "last"}
+    with pytest.raises(InvalidValue, match=r"must be noise if noise.mean is not 1"):
+        RunConfig.parse({"noise": strong, "train": {"objective": "penalty"}})
+
+
 def test_gate_dropout_keeps_its_hash() -> None:
     """That of the version before masks could be locked, shared, or on what the products read."""
     rates = {"x": 0.5, "h": 0.4}
@@ -254,7 +273,8 @@ def test_every_optional_setting_is_off_by_default() -> None:
         for part in sections:
             section = section[part]
             if section is None:  # off as a whole
-                section = GateDropoutConfig().model_dump(mode="json")
+                section = {"gate_dropout": GateDropoutConfig(), "noise": NoiseConfig(std=1)}[part]
+                section = section.model_dump(mode="json")
         assert section[last] == off, name
 
 

@@ -206,6 +206,20 @@ def test_noise_samples(K: int) -> None:
     assert loss.state[0][0].shape == (1, K * 8, 6)
 
 
+def test_biased_noise_trains_alike_and_is_evaluated_with_its_mean_or_without(
+    tmp_path: Path,
+) -> None:
+    """The bias in evaluation is all that a run without rescaling differs by."""
+    scores = {}
+    for rescaled in (True, False):
+        settings = toy.config(noise={"mean": 0.5, "rescaled": rescaled}, train={"epochs": 1})
+        scores[rescaled] = toy.train(settings, tmp_path / str(rescaled)).metrics[-1]
+    with_mean, without = scores[True], scores[False]
+    assert with_mean["train"] == without["train"]
+    assert with_mean["valid"] != without["valid"]
+    assert with_mean["noise_std"] == pytest.approx(0.5 * 0.5)
+
+
 def test_the_penalty_is_the_explicit_regularizer(tmp_path: Path) -> None:
     strong = {"gamma": 0.7, "mode": "additive", "feedback": False, "noisy_layers": "last"}
     settings = toy.config(

@@ -27,7 +27,7 @@ from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidValue
 from noisin.likelihoods import Categorical, Likelihood, Poisson
 from noisin.likelihoods.base import require_likelihood
-from noisin.noise import Noise
+from noisin.noise import Biased, Noise
 from noisin.noise.base import require_noise
 from noisin.recurrent.functional import Mode, inject
 
@@ -104,7 +104,8 @@ class Penalty:
     def __post_init__(self) -> None:
         checks.one_of("Penalty: mode", self.mode, ("multiplicative", "additive"))
         require_likelihood("Penalty", self.likelihood)
-        require_noise(self.noise)
+        if isinstance(require_noise(self.noise), Biased):
+            raise InvalidValue("Penalty: the closed form is that of unbiased noise, got Biased.")
         arguments.whole("Penalty: chunk_size", self.chunk_size, what="a whole number of outputs")
 
     def __call__(self, h: Tensor, V: Tensor, bias: Tensor | None = None) -> Tensor:

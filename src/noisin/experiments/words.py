@@ -19,6 +19,7 @@ from noisin.training.config.objective import SECTIONS
 
 # Settings that are part of the title of the task, or of the words for noise and regularizers.
 _SHOWN = {"data.name", "data.task", "noise.family", "noise.gamma", "noise.std", "noise.mode"}
+_SHOWN |= {"noise.mean", "noise.rescaled"}
 _SHOWN |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "embedding_size")}
 _SHOWN |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
@@ -164,8 +165,15 @@ def noise(config: NoiseConfig | None) -> str:
 
 
 def kind(config: NoiseConfig) -> str:
-    """The noise, whatever its spread."""
-    return f"{'additive ' if config.mode == 'additive' else ''}{config.family}"
+    """The noise, whatever its spread.
+
+    >>> from noisin.training.config import NoiseConfig
+    >>> kind(NoiseConfig(std=0.5)), kind(NoiseConfig(std=0.5, mean=0.8, rescaled=False))
+    ('gaussian', 'gaussian of mean 0.8 in training')
+    """
+    mean = "" if config.mean == 1 else f" of mean {config.mean:g}"
+    only = " in training" if mean and not config.rescaled else ""
+    return f"{'additive ' if config.mode == 'additive' else ''}{config.family}{mean}{only}"
 
 
 def is_plain(config: RunConfig) -> bool:

@@ -13,6 +13,7 @@ from noisin.noise.ranges import RANGES
 
 if TYPE_CHECKING:
     from noisin.noise.base import Noise as Noise
+    from noisin.noise.biased import Biased as Biased
     from noisin.noise.custom import from_distribution as from_distribution
     from noisin.noise.families import FAMILIES as FAMILIES
     from noisin.noise.families import Bernoulli as Bernoulli
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _HOMES = dict.fromkeys((*RANGES, "FAMILIES", "validate"), "families")
 _HOMES |= {"Noise": "base", "Family": "family", "from_distribution": "custom"}
-_HOMES |= {"Ramp": "schedules"}
+_HOMES |= {"Ramp": "schedules", "Biased": "biased"}
 
 __getattr__, __all__ = lazy.names_of(__name__, _HOMES)
 

@@ -9,13 +9,13 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
 from noisin._util import checks
 from noisin._util.checks import one_of
 from noisin._util.wording import shown
 from noisin.errors import GrowingNoise, InvalidValue, Unsupported
-from noisin.noise import Noise, validate
+from noisin.noise import Biased, Noise, validate
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.cell import Site as Site
 from noisin.recurrent.functional import Mode, Share
@@ -63,7 +63,20 @@ class Injection:
         one_of(f"{self.owner}: share", self.share, get_args(Share))
         checks.require_generator(self.owner, self.generator)
         object.__setattr__(self, "noise", _checked_noise(self.noise))
+        self._check_bias()
         object.__setattr__(self, "layers", self._checked_layers())
+
+    def _check_bias(self) -> None:
+        if isinstance(self.noise, tuple) and any(isinstance(law, Biased) for law in self.noise):
+            raise InvalidValue(
+                f"{self.owner}: biased noise is the same in all layers with noise, got one per "
+                f"layer. Give one noise, and choose its layers with noisy_layers."
+            )
+        if isinstance(self.noise, Biased) and self.mode != "multiplicative":
+            raise InvalidValue(
+                f"{self.owner}: biased noise is a factor of another mean, so mode must be "
+                f"'multiplicative', got {self.mode!r}."
+            )
 
     def _checked_layers(self) -> NoisyLayers:
         layers = self.layers
@@ -120,6 +133,10 @@ class Injection:
         other = copy(self)
         object.__setattr__(other, "noise", noise)
         return other
+
+
+def _at_rest(noise: Any) -> Noise | None:
+    return noise.at_rest if isinstance(noise, Biased) else None
 
 
 def _checked_noise(noise: Any) -> Noises:
@@ -181,9 +198,19 @@ class Injected(Stochastic):
     def _warn_of_risks(self) -> None:
         """Warn of what is known to fail with this noise; called when a module first gets some."""
 
+    def _noise_is_on(self) -> bool:
+        return self.training if self._noise_switch is None else self._noise_switch
+
     def _noise_acts(self) -> bool:
-        on = self.training if self._noise_switch is None else self._noise_switch
-        return on and self.injection.noise is not None
+        """Whether something is injected: noise, or with the noise off what a biased one leaves."""
+        noise = self.injection.noise
+        return noise is not None and (self._noise_is_on() or _at_rest(noise) is not None)
+
+    def _draw(
+        self, noise: Noise, shape: Sequence[int], like: Tensor, shared: bool = False
+    ) -> Tensor:
+        rest = None if self._noise_is_on() else _at_rest(noise)
+        return super()._draw(noise if rest is None else rest, shape, like, shared)
 
     def __prepare_scriptable__(self) -> Any:
         """Refuse torch.jit.script, which would drop the noise."""

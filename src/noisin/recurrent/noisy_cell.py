@@ -94,8 +94,8 @@ class NoisyCell(Injected):
 
     def _clean_step(self, x: Tensor, state: State) -> State:
         """The clean transition by way of ``__call__``, so that hooks run."""
-        before, self._noise_switch = self._noise_switch, False
+        before, self.injection = self.injection, self.injection.with_unchecked_noise(None)
         try:
             return self(x, state)
         finally:
-            self._noise_switch = before
+            self.injection = before

@@ -18,7 +18,7 @@ from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_
 from noisin.models.names import HEADS, LATENT, LEARNT_SCALE, TERMS
 from noisin.models.sizes import Reads, layer_sizes
 from noisin.models.steps import GateDropout, UpdateDropout
-from noisin.noise import FAMILIES, Noise, validate
+from noisin.noise import FAMILIES, Biased, Noise, validate
 from noisin.recurrent.injection import Injection
 from noisin.regularizers import WeightDrop, WeightNoise
 from noisin.regularizers.augmented import AugmentedLoss
@@ -52,7 +52,9 @@ def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Noise |
         assert config.std is not None
         noise = _of_variance(config, config.std**2, **alpha)
     share = 1.0 if epoch is None else noise_share(config.schedule, epoch)
-    return noise if share == 1 else _of_variance(config, share**2 * noise.variance, **alpha)
+    if share != 1:
+        noise = _of_variance(config, share**2 * noise.variance, **alpha)
+    return noise if config.mean == 1 else Biased(noise, config.mean, config.rescaled)
 
 
 def _noise_class(config: NoiseConfig) -> type[Any]:

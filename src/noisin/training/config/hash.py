@@ -46,6 +46,8 @@ ABSENT: dict[str, Any] = {
     "model.skip": False,
     "model.projection": None,
     "model.initialization": "uniform",
+    "noise.mean": 1.0,
+    "noise.rescaled": True,
     "train.augmented_loss": None,
     "train.annealing": None,
     "train.terms": {},
@@ -81,6 +83,8 @@ def effective(config: BaseModel, limits: bool) -> dict[str, Any]:
     noise = settings.get("noise") or {}
     if noise.get("site") == "increment":  # of an affine cell, where the default is the same
         noise["site"] = "read"
+    if "mean" not in noise:
+        noise.pop("rescaled", None)
     return settings
 
 

@@ -59,6 +59,15 @@ class NoiseConfig(Section):
         description="Of a GRU: noise on what the gates read, or on the state itself. Of min-gru "
         "and min-lstm: on the increment (also as read), the output or the state.",
     )
+    mean: Number = Field(
+        default=1.0,
+        gt=0,
+        description="The mean of 1 + eps, which multiplies h. Unless it is 1, the noise is biased: "
+        "z = h * mean * (1 + eps), to find out what unbiasedness is worth.",
+    )
+    rescaled: bool = Field(
+        default=True, description="With a mean: the RNN is evaluated with it, as z = h * mean."
+    )
     schedule: ScheduleConfig = ScheduleConfig()
 
     @property
@@ -87,6 +96,8 @@ class NoiseConfig(Section):
             raise InvalidConfig(
                 [("", f"noise needs gamma or std, exactly one of them, got {got}.")]
             )
+        if self.mean != 1 and self.mode != "multiplicative":
+            raise InvalidConfig([("mean", f"must be 1 for {self.mode} noise, got {self.mean:g}.")])
         if self.law is None:
             return self
         if self.gamma is not None:

@@ -145,6 +145,8 @@ def _noise_problems(config: RunConfig) -> list[Problem]:
                     "'last' and noise.share = 'step': the penalty exists only for such noise.",
                 )
             )
+        elif noise.mean != 1:
+            found.append(("train.objective", "must be noise if noise.mean is not 1."))
     if noise is None and train.K > 1 and train.objective != "importance":  # of dropout
         found.append(("train.K", f"must be 1 if no noise is drawn, got {train.K}."))
     return found + ([] if noise is None else _site_problems(noise, model.cell))
