@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -33,7 +33,7 @@ def tune(
     /,
     *,
     budget: str,
-    what: Literal["noise", "dropout"] = "noise",
+    what: str = "noise",
     around: Number | None = None,
     keep_lr: Switch = False,
     out: Path = Path("runs"),
@@ -52,7 +52,8 @@ def tune(
     budget
         The time of all runs together, such as 2h, 30m or 90s, or their epochs, such as 40epochs.
     what
-        The strength of the noise, or of dropout: the rate p has the std sqrt(p / (1 - p)).
+        What has the std: noise; dropout, whose rate p has the std sqrt(p / (1 - p)); or rates by
+        their names, such as model.zoneout.p_h. Several, separated by commas, have the same std.
     around
         The std in the middle of those that are tried, in place of the one that is measured.
     keep_lr
@@ -77,7 +78,7 @@ def _print(found: TunedRun, tunable: Tunable) -> None:
     """What was tried: a row for each std and lr, a column for each rung."""
     tuned, rungs = found.tuned, found.tuned.plan.rungs
     columns = [f"{epochs} epoch{'s' * (epochs > 1)}" for epochs in rungs]
-    table = Table("std", *(["rate"] if tunable.what == "dropout" else []), "lr", *columns,
+    table = Table("std", *(["rate"] if tunable.rates else []), "lr", *columns,
                   box=None, pad_edge=False)  # fmt: skip
     for column in table.columns:
         column.justify = "right"
@@ -88,7 +89,7 @@ def _print(found: TunedRun, tunable: Tunable) -> None:
         shown = [number(found.unit.value(s), found.unit) if s is not None else "" for s in scores]
         if (std, lr) == (tuned.std, tuned.lr):
             shown[-1] += " *"
-        rate = [f"{dropout_rate(std):g}"] if tunable.what == "dropout" else []
+        rate = [f"{dropout_rate(std):g}"] if tunable.rates else []
         table.add_row(f"{std:g}", *rate, f"{_lr(found, lr):g}", *shown)
     console = Results()
     console.width = max(console.width, 100)
@@ -103,7 +104,7 @@ def _lr(found: TunedRun, lr: float | None) -> float:
 def _conclusion(found: TunedRun, tunable: Tunable) -> str:
     tuned = found.tuned
     score = labelled(found.unit.value(tuned.score), found.unit)
-    rate = f" (rate {dropout_rate(tuned.std):g})" if tunable.what == "dropout" else ""
+    rate = f" (rate {dropout_rate(tuned.std):g})" if tunable.rates else ""
     start = "" if found.start is None else f" The search started around std {found.start.std:.2g}."
     text = (
         f"\n* The best: {tunable.what} of std {tuned.std:g}{rate}, lr {found.config.train.lr:g}, "

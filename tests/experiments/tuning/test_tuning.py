@@ -53,6 +53,26 @@ def test_what_is_open_is_set_and_nothing_else() -> None:
     assert other.mark != tunable.mark
 
 
+def test_any_rates_are_tuned_alone_or_together_with_noise() -> None:
+    gates = Tunable.of("manual", {}, "model.gate_dropout.x,model.gate_dropout.h")
+    found = gates.config(1.0)
+    assert found.model.gate_dropout is not None
+    assert (found.model.gate_dropout.x, found.model.gate_dropout.h) == (0.5, 0.5)
+    assert found.noise == presets.read("manual").configs()["manual"].noise
+    both = Tunable.of("manual", {}, "noise,dropout").config(0.5)
+    assert both.noise is not None
+    assert (both.noise.std, both.model.dropout.output) == (0.5, 0.2)
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["zoneout", "model.zoneout", "model.hidden_size", "train.beta1", "noise,", "model.p", ""],
+)
+def test_what_is_no_rate_is_refused(what: str) -> None:
+    with pytest.raises(InvalidValue, match="must be noise, dropout, or rates by their names"):
+        Tunable.of("manual", {}, what)
+
+
 def test_a_learning_rate_whose_double_is_not_valid_stays() -> None:
     adam = {"train": {"optimizer": "adam", "lr": 0.7}}
     assert Tunable.of("manual", adam, "noise").lr is None

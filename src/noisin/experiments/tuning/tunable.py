@@ -1,4 +1,4 @@
-"""What is tuned: settings in which the strength of the noise, or of dropout, is left open."""
+"""What is tuned: settings in which the strength of the noise, or of something else, is open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from noisin._util.settings import merge, nest
 from noisin.errors import InvalidValue
@@ -15,7 +15,6 @@ from noisin.training.config import RunConfig
 from noisin.training.config.section import InvalidConfig
 from noisin.tuning.plan import LRS
 
-What = Literal["noise", "dropout"]
 RATES = ("input", "between", "output")
 CUT_SHORT = ("tokens", "minutes")  # limits that end a run in the middle of an epoch
 
@@ -27,15 +26,17 @@ class Tunable:
     Attributes:
         name: that of the preset or file.
         settings: all others.
-        what: ``"noise"``, or ``"dropout"``, whose rate p has the std ``sqrt(p / (1 - p))``.
+        what: what has this std: ``"noise"``; ``"dropout"``, whose rate p has the std ``sqrt(p / (1
+            - p))``; or rates by their names, such as ``"model.zoneout.p_h"``. Several, separated by
+            commas, are tuned together.
     """
 
     name: str
     settings: Mapping[str, Any]
-    what: What = "noise"
+    what: str = "noise"
 
     @classmethod
-    def of(cls, preset: str, flags: Mapping[str, Any], what: What) -> Tunable:
+    def of(cls, preset: str, flags: Mapping[str, Any], what: str) -> Tunable:
         """The settings of a preset or a file, with flags over them."""
         chosen = presets.read(preset)
         if chosen.variants:
@@ -45,6 +46,7 @@ class Tunable:
                 f"preset of a single run, such as manual."
             )
         found = cls(chosen.name, merge(chosen.settings, flags), what)
+        found._check_rates()
         for limit in CUT_SHORT:
             if getattr(found.clean.train, limit) is not None:
                 raise InvalidValue(
@@ -80,15 +82,39 @@ class Tunable:
         return RunConfig.parse(merge(merge(self.settings, self._strength(std)), chosen))
 
     def _strength(self, std: float) -> dict[str, Any]:
-        if self.what == "noise":
-            return {"noise": {"std": std}}
-        return {"model": {"dropout": dict.fromkeys(self._rates, dropout_rate(std))}}
+        open_ = dict.fromkeys(self.rates, dropout_rate(std))
+        return nest({"noise.std": std, **open_} if "noise" in self.what.split(",") else open_)
 
     @cached_property
-    def _rates(self) -> list[str]:
-        """The rates that the settings have, or all three if they have none."""
+    def rates(self) -> list[str]:
+        """The names of the rates that are open."""
+        names = [name for name in self.what.split(",") if name != "noise"]
+        return [rate for n in names for rate in (self._dropout if n == "dropout" else [n])]
+
+    @property
+    def _dropout(self) -> list[str]:
+        """The rates of dropout that the settings have, or all three if they have none."""
         given = RunConfig.parse(self.settings).model.dropout
-        return [name for name in RATES if getattr(given, name)] or list(RATES)
+        chosen = [name for name in RATES if getattr(given, name)] or RATES
+        return [f"model.dropout.{name}" for name in chosen]
+
+    def _check_rates(self) -> None:
+        for name in self.what.split(","):
+            if name not in ("noise", "dropout") and not self._is_rate(name):
+                raise InvalidValue(
+                    f"--what must be noise, dropout, or rates by their names, such as "
+                    f"model.zoneout.p_h or noise,model.weight_drop.p, got {name!r}."
+                )
+
+    def _is_rate(self, name: str) -> bool:
+        return name.startswith("model.") and self._takes(name, 0.5) and not self._takes(name, 1.0)
+
+    def _takes(self, name: str, value: float) -> bool:
+        try:
+            RunConfig.parse(merge(self.settings, nest({name: value})))
+        except (InvalidConfig, InvalidValue):
+            return False
+        return True
 
     @property
     def mark(self) -> str:
