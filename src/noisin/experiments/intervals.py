@@ -44,6 +44,15 @@ def student_t(level: float, degrees: int) -> float:
     return math.sqrt(degrees) * math.tan(low)
 
 
+def two_sided(t: float, degrees: int) -> float:
+    """``P(|T| >= |t|)`` for Student's T of so many degrees of freedom.
+
+    >>> round(two_sided(2.7764, 4), 4), two_sided(0.0, 3)
+    (0.05, 1.0)
+    """
+    return max(0.0, 1 - _within(math.atan(abs(t) / math.sqrt(degrees)), degrees))
+
+
 def _within(angle: float, degrees: int) -> float:
     """``P(|T| < sqrt(degrees) tan(angle))``, a finite sum (Abramowitz and Stegun, 26.7.3-4)."""
     cosine, odd = math.cos(angle), degrees % 2
