@@ -26,6 +26,7 @@ def test_the_table_is_what_theory_says_and_stands_in_the_docs() -> None:
         "noise, fed back",
         "noise, not fed back, all layers",
         "noise of a GRU",
+        "noise of mean 0.8, evaluated with it",
         "dropout of updates, GRU",
         "zoneout, RNN",
         "zoneout, LSTM",

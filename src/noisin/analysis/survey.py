@@ -121,6 +121,14 @@ NOISES: Mapping[str, tuple[str, Make]] = {
         'noise.share = "sequence"',
         lambda: LSTM(F, H, noise=LAW, share="sequence"),
     ),
+    "noise of mean 0.8": (
+        "noise.mean = 0.8, noise.rescaled = false",
+        lambda: LSTM(F, H, noise=noise.Biased(LAW, 0.8, rescaled=False)),
+    ),
+    "noise of mean 0.8, evaluated with it": (
+        "noise.mean = 0.8",
+        lambda: LSTM(F, H, noise=noise.Biased(LAW, 0.8)),
+    ),
     "dropout of the output": (
         "model.dropout.output",
         lambda: LSTM(F, H, noise=noise.Bernoulli(0.5), feedback=False),

@@ -69,7 +69,15 @@ class Runner:
         return z.transpose(0, self.time)
 
     def trajectories(self, x: Tensor) -> list[Trajectory]:
-        """Run the module on ``(T, K, F)``: one trajectory per noisy layer, in order."""
+        """Run the module on ``(T, K, F)``: one trajectory per noisy layer, in order.
+
+        Where biased noise leaves its mean with the noise off, that is part of the clean transition.
+        """
+        rest = getattr(getattr(self.module, "noise", None), "at_rest", None)
+        mean = 1.0 if rest is None else 1.0 + rest.value
+        return [Trajectory(z, mean * f) for z, f in self._trajectories(x)]
+
+    def _trajectories(self, x: Tensor) -> list[Trajectory]:
         if isinstance(self.module, NoisyStack) and self.noisy:
             return _of_stack(self.module, lambda: self.run(x))
         if isinstance(self.module, NoisyCell) and self.noisy:
