@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import torch
 
 from noisin import data
 from noisin.tasks import Text
-from noisin.training import RunRecord, predictors
+from noisin.training import RunRecord, evaluations, predictors
 from noisin.training.load import restore
+from tests.cli.conftest import settings
 from tests.cli.run import in_process
 
 
@@ -55,6 +57,53 @@ def test_samples(method: str, run: Path, text: Path, capsys: Any) -> None:
     assert told["nats"] == pytest.approx(expected.nats, rel=1e-9)
     assert (told["K"], told["count"]) == (5, expected.count)
     assert evaluated(run, capsys, *arguments, "--seed", "4")["nats"] != told["nats"]
+
+
+def test_calibration(run: Path, text: Path, capsys: Any) -> None:
+    told = evaluated(run, capsys, "--calibration", "--temperature", "1.3")
+    watched = predictors.Confidence(predictors.Clean(restore(RunRecord(run)).model, 1.3))
+    expected = predictors.evaluate(watched, Text(data.load(text)).batches("test"))
+    assert told["nats"] == pytest.approx(expected.nats, rel=1e-9)
+    assert told["calibration"] == pytest.approx(watched.to_json())
+    assert in_process("evaluate", str(run), "--calibration") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the likeliest word is right in " in said
+    assert "(15 bins of equal count)" in said
+    for other in (["--cache"], ["--dynamic"], ["--method", "arithmetic"]):
+        assert in_process("evaluate", str(run), "--calibration", *other) == 2
+        assert "--calibration is for --method exact without a cache" in capsys.readouterr().err
+
+
+def test_unknown_words(run: Path, text: Path, capsys: Any) -> None:
+    """Inputs alone are replaced, others with another seed; the score is not that of the text."""
+    plain, none = (evaluated(run, capsys, *more) for more in ([], ["--unknown", "0"]))
+    some, again, others = (
+        evaluated(run, capsys, "--unknown", "0.3", "--seed", seed) for seed in ("1", "1", "2")
+    )
+    assert none == plain
+    assert (some["unknown"], some["count"]) == (0.3, plain["count"])
+    assert some["nats"] == again["nats"] != others["nats"]
+    record, generator = RunRecord(run), torch.Generator().manual_seed(1)
+    unknown = record.vocabulary.id("<unk>")
+    batches = [
+        replace(b, x=b.x.where(torch.rand(b.x.shape, generator=generator) >= 0.3, unknown))
+        for b in Text(data.load(text)).batches("test")
+    ]
+    expected = predictors.evaluate(predictors.Clean(restore(record).model), batches)
+    assert some["nats"] == pytest.approx(expected.nats, rel=1e-9)
+    assert evaluations.kind_of(some) == "0.3 of the inputs unknown"
+    assert in_process("evaluate", str(run), "--unknown", "0.3") == 0
+    assert "30% of the input words unknown" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_text_without_an_unknown_word(text: Path, tmp_path: Path, capsys: Any) -> None:
+    for split in ("train", "valid", "test"):
+        words = (text / f"{split}.txt").read_text().replace("<unk>", "sat")
+        (tmp_path / f"{split}.txt").write_text(words)
+    assert in_process("train", *settings(tmp_path, epochs=1), "--out", str(tmp_path / "out")) == 0
+    (run,) = (tmp_path / "out").iterdir()
+    assert in_process("evaluate", str(run), "--unknown", "0.1") == 2
+    assert "has no unknown word <unk>, so --unknown cannot be used" in capsys.readouterr().err
 
 
 def test_json_has_no_nan(run: Path, capsys: Any) -> None:
@@ -146,6 +195,7 @@ def test_generate(run: Path, capsys: Any) -> None:
     [
         (["evaluate", "--batch-size", "0"], "batch_size must be a whole number"),
         (["evaluate", "--batch-size", "9999"], "too few for 9999 columns"),
+        (["evaluate", "--unknown", "1"], "must lie in [0, 1), got 1"),
         (["evaluate", "--temperature", "0"], "temperature must be a finite number above 0"),
         (["evaluate", "--method", "marginal", "--samples", "0"], "must lie in 1 to 10000, got 0"),
         (["evaluate", "--method", "marginal", "--samples", "9" * 20], "must lie in 1 to 10000"),

@@ -51,6 +51,8 @@ def evaluate(
     temperature: Number | None = None,
     weights: Literal["raw", "averaged"] | None = None,
     checkpoint: Literal["best", "last"] = "best",
+    unknown: Number | None = None,
+    calibration: Switch = False,
     seed: WholeNumber = 1111,
     folder: Annotated[Path | None, Parameter(name="--data")] = None,
     json: Switch = False,
@@ -102,8 +104,13 @@ def evaluate(
         Raw or averaged weights; by default those that are better on valid.
     checkpoint
         The best epoch of these weights, or the newest checkpoint.
+    unknown
+        Replace this share of the input words by the unknown word, at random, to see how the model
+        copes; the targets are as they were.
+    calibration
+        Measure how often the likeliest word is right, against how likely it was said to be.
     seed
-        The seed of the noise samples.
+        The seed of the noise samples, and of the words that are replaced.
     folder
         The folder of ptb or wikitext-2, or your own text, if it was moved.
     json
@@ -159,6 +166,7 @@ def evaluate(
     evaluations.read(run)  # a damaged file is refused before the work and not after it
     method = method or ("exact" if restored.config.model.latent is None else "elbo")
     _check_run(restored, run, method, on)
+    _check_words(restored, run, method, on, unknown, calibration)
     given = {"temperature": temperature, **_of_method(method, mixture)}
     if on["cache"]:
         given |= {f"cache.{name}": value for name, value in parts["cache"].items()}
@@ -169,7 +177,11 @@ def evaluate(
         }
     if batch_size is None:
         batch_size = 1 if on["cache"] or on["dynamic"] else 10
-    session = Session(record, restored, folder, batch_size, method, seed, given, note)
+    session = Session(
+        *(record, restored, folder, batch_size, method, seed, given, note),
+        unknown=unknown or 0.0,
+        calibration=calibration,
+    )
     session.check(split)
     settings, tuned = session.settings, {}
     if on["tune"]:
@@ -186,6 +198,7 @@ def evaluate(
         "split": split,
         "method": method,
         "batch_size": batch_size,
+        **({"unknown": unknown} if unknown else {}),
         **nest(settings),
         **tuned,
         **asdict(score),
@@ -257,6 +270,31 @@ def _check_run(restored: Restored, run: Path, method: Method, on: Mapping[str, b
         raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")
     if on["cache"] and restored.vocab is None:
         raise InvalidValue(f"{run}: does not predict words, so it cannot have a cache of them.")
+
+
+def _check_words(
+    restored: Restored,
+    run: Path,
+    method: Method,
+    on: Mapping[str, bool],
+    unknown: float | None,
+    calibration: bool,
+) -> None:
+    """Raise for what only a model of words can be asked."""
+    from noisin.data.vocab import UNK
+
+    if unknown is not None:
+        if not 0 <= unknown < 1:
+            raise InvalidValue(f"--unknown is a share and must lie in [0, 1), got {unknown:g}.")
+        if restored.vocab is None or UNK not in restored.vocab:
+            raise InvalidValue(f"{run}: has no unknown word {UNK}, so --unknown cannot be used.")
+    if calibration:
+        if restored.vocab is None:
+            raise InvalidValue(f"{run}: does not predict words, so --calibration cannot be used.")
+        if method != "exact" or on["cache"] or on["dynamic"]:
+            raise InvalidValue(
+                "--calibration is for --method exact without a cache or dynamic evaluation."
+            )
 
 
 def _of_method(method: Method, mixture: Mapping[str, Any]) -> dict[str, Any]:

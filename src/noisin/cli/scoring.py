@@ -49,6 +49,8 @@ class Session:
         seed: of the samples.
         given: the settings of the predictor by dotted name, None where they were not given.
         note: called with messages for the user.
+        unknown: the share of the input words to replace by the unknown word.
+        calibration: whether to measure how often the likeliest word is right.
     """
 
     record: RunRecord
@@ -59,6 +61,8 @@ class Session:
     seed: int
     given: Mapping[str, Any]
     note: Callable[[str], None]
+    unknown: float = 0.0
+    calibration: bool = False
 
     @cached_property
     def task(self) -> Task:
@@ -153,23 +157,31 @@ class Session:
             )
 
     def score(self, split: Split, settings: Mapping[str, Any]) -> tuple[Score, dict[str, Any]]:
-        """The score of a split, and the other conventions by which that of sequences is reported.
+        """The score of a split, and what else was measured.
 
-        These are empty for a stream, such as a text.
+        That is the other conventions by which the score of sequences is reported, which a stream
+        such as a text does not have, and the calibration if it is wanted.
         """
+        from noisin.training.predictors import Confidence
         from noisin.training.predictors.conventions import Conventions
 
         name: Split = "train_clean" if split == "train" else split
         total = sum(batch.count for batch in self.task.batches(name))
         found = Conventions()
-        score = self._scored(split, self.task.batches(name), total, settings, found.add)
+        predictor = self._predictor(settings)
+        if self.calibration:
+            predictor = Confidence(predictor)
+        batches = self._with_unknown(self.task.batches(name))
+        score = self._scored(split, batches, total, predictor, found.add)
         if "dynamic.lr" in settings and not math.isfinite(score.nats):
             self.note(
                 f"Dynamic evaluation diverged: with --dynamic.lr {settings['dynamic.lr']:g} the "
                 f"score is not finite. Use a smaller one, or --tune."
             )
-        others = found.to_json()
-        return score, {} if others is None else {"conventions": others}
+        others = {"conventions": found.to_json()}
+        if self.calibration:
+            others["calibration"] = predictor.to_json()
+        return score, {name: value for name, value in others.items() if value is not None}
 
     def tuned(self, budget: int, tokens: int) -> Sequence[Trial]:
         """The settings that were tried on the first tokens of valid, in order."""
@@ -190,34 +202,52 @@ class Session:
             nonlocal tried
             tried += 1
             batches = first(self.task.batches("valid"), tokens)
-            return self._scored(f"trial {tried}/{budget}", batches, total, settings).nats
+            predictor = self._predictor(settings)
+            return self._scored(f"trial {tried}/{budget}", batches, total, predictor).nats
 
         return tuning.search(measure, start, grids, budget)
+
+    def _predictor(self, settings: Mapping[str, Any]) -> Any:
+        from noisin.training.predictors.assemble import assemble
+
+        return assemble(self.restored.model, self.method, settings, self.statistics)
+
+    def _with_unknown(self, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """The same with some of the input words unknown. The targets are as they were."""
+        if not self.unknown:
+            return batches
+        import torch
+
+        from noisin.data.vocab import UNK
+
+        assert self.restored.vocab is not None
+        word = self.restored.vocab.id(UNK)
+        stream = torch.Generator().manual_seed(self.seed)
+        masks = ((torch.rand(b.x.shape, generator=stream) < self.unknown, b) for b in batches)
+        return (replace(b, x=b.x.masked_fill(mask, word)) for mask, b in masks)
 
     def _scored(
         self,
         title: str,
         batches: Iterable[Batch],
         total: int,
-        settings: Mapping[str, Any],
+        predictor: Any,
         each: Callable[[Batch, Tensor], None] = lambda *_: None,
     ) -> Score:
         import torch
 
         from noisin.training.predictors import evaluate
-        from noisin.training.predictors.assemble import assemble
         from noisin.training.runtime.device import use_threads
 
         torch.manual_seed(self.seed)
         # As many as were worth it in training: for a small model, more are slower on busy cores.
-        with use_threads(min(torch.get_num_threads(), self.record.threads)):
-            predictor = assemble(self.restored.model, self.method, settings, self.statistics)
-            with Meter(title, total, self.unit.targets) as meter:
+        threads = min(torch.get_num_threads(), self.record.threads)
+        with use_threads(threads), Meter(title, total, self.unit.targets) as meter:
 
-                def show(score: Score) -> None:
-                    meter.show(score.count, labelled(self.unit.value(score.nats), self.unit))
+            def show(score: Score) -> None:
+                meter.show(score.count, labelled(self.unit.value(score.nats), self.unit))
 
-                return evaluate(predictor, batches, progress=show, each=each)
+            return evaluate(predictor, batches, progress=show, each=each)
 
 
 def task_of(
@@ -288,6 +318,12 @@ def sentence(found: Mapping[str, Any], unit: Unit) -> str:
             f"{unit.value(after['nats']):.2f}  ({after['count']:,} {unit.per}s)",
             f"mean of the sequences {unit.value(others['mean']):.2f}",
         ]
+    if measured := found.get("calibration"):
+        lines.append(
+            f"the likeliest {unit.per} is right in {measured['accuracy']:.1%}, and said to be in "
+            f"{measured['confidence']:.1%}; calibration error {measured['error']:.2%} "
+            f"({measured['bins']} bins of equal count)"
+        )
     if stderr is not None and not error:
         why = "one sample has none" if found["K"] == 1 else "a few of the samples dominate"
         lines.append(f"The standard error is not known: {why}. Use more --samples.")
@@ -302,6 +338,8 @@ def _used(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"masks of a {found['masks']}, power {found['power']:g}"
     if found["temperature"] != 1:
         yield f"temperature {found['temperature']:g}"
+    if found.get("unknown"):
+        yield f"{found['unknown']:.0%} of the input words unknown"
     for name in ("cache", "dynamic"):
         if name in found:
             yield f"{name} ({' '.join(chain(*map(_pair, found[name].items())))})"

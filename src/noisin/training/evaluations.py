@@ -50,6 +50,8 @@ def kind_of(evaluation: Mapping[str, Any]) -> str:
     """
     parts = [] if evaluation["method"] == "exact" else [str(evaluation["method"])]
     parts += [name for name in ("cache", "dynamic") if evaluation.get(name) is not None]
+    if evaluation.get("unknown"):
+        parts.append(f"{evaluation['unknown']:g} of the inputs unknown")
     return " + ".join(parts) or "static"
 
 

@@ -131,6 +131,7 @@ class EvaluationLine(_Schema):
     seconds: Amount
     cache: dict[str, Any] | None = None
     dynamic: dict[str, Any] | None = None
+    unknown: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class EndNote(_Schema):

@@ -4,9 +4,10 @@ A predictor takes a batch and a state to ``log p`` of each target, ``(T, N)``, a
 :class:`Clean` is the model without noise. :class:`Cache` and :class:`Dynamic` adapt it to the
 targets that it has seen; :class:`Marginal`, :class:`Arithmetic` and :class:`Geometric` mix K
 samples of the noise, and :class:`MonteCarlo` K samples of noise and dropout. :class:`ELBO`,
-:class:`IWAE` and :class:`FIVO` bound the likelihood of stochastic RNNs. :func:`evaluate` scores
-batches with one. All that a predictor remembers is in its state: the model is as it was after every
-call, also if one is interrupted.
+:class:`IWAE` and :class:`FIVO` bound the likelihood of stochastic RNNs. :class:`Confidence` counts
+how often the likeliest word of a clean model is right. :func:`evaluate` scores batches with one.
+All that a predictor remembers is in its state: the model is as it was after every call, also if one
+is interrupted.
 
 >>> import numpy as np
 >>> from noisin import data, models
@@ -29,6 +30,7 @@ from noisin.training.predictors.bounds import ELBO as ELBO
 from noisin.training.predictors.bounds import FIVO as FIVO
 from noisin.training.predictors.bounds import IWAE as IWAE
 from noisin.training.predictors.cache import Cache as Cache
+from noisin.training.predictors.calibration import Confidence as Confidence
 from noisin.training.predictors.dynamic import Dynamic as Dynamic
 from noisin.training.predictors.ensembles import Arithmetic as Arithmetic
 from noisin.training.predictors.ensembles import Geometric as Geometric
