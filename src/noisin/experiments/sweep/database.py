@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from optuna.storages import RDBStorage
 from sqlalchemy import Dialect, Engine, event, exc
@@ -24,15 +24,20 @@ from noisin._util.regular import open_regular
 from noisin.errors import InvalidValue, Unavailable
 from noisin.experiments.sweep.address import hidden
 
+T = TypeVar("T")
 KINDS = ("sqlite", "postgresql")
-ATTEMPTS = 5  # to create the tables, which other machines may be creating at this moment
+ATTEMPTS = 5  # at a query, and to create the tables, which others may be creating at this moment
 CONNECT_TIMEOUT = 10  # seconds for one attempt to connect to a server
 
 
 _RESTARTING = (
     *("Connection refused", "starting up", "shutting down", "recovery mode"),
     *("terminating connection", "closed the connection", "connection is lost"),
+    "Can't reconnect until",
 )
+
+
+_RECONNECTS = "8s2b"  # SQLAlchemy's code of a transaction whose connection is gone
 
 
 class LeaseLost(Exception):
@@ -85,12 +90,32 @@ def asking(storage: str) -> Iterator[None]:
 
 def is_broken_connection(error: BaseException) -> bool:
     """Whether a server went away during a query, so that the query may be tried again."""
-    found: BaseException | None = error
-    while found is not None:
+    for found in _causes(error):
         if isinstance(found, exc.OperationalError | exc.InterfaceError):
             return "sqlite3" not in type(found.orig).__module__
-        found = found.__cause__
+        if isinstance(found, exc.PendingRollbackError) and found.code == _RECONNECTS:
+            return True  # Optuna goes on after some errors, in the transaction that is gone
     return False
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and what it was raised from: Optuna's own are raised from SQLAlchemy's."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def insisting(query: Callable[[], T]) -> T:
+    """The result of queries that may be made twice: again if the server went away during them."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            return query()
+        except Exception as error:  # Optuna's are of other classes than SQLAlchemy's
+            if not left or not is_broken_connection(error):
+                raise
+        time.sleep(random.uniform(0.1, 0.5))  # connecting waits, if it must
+    raise AssertionError
 
 
 def _kind(storage: str) -> str:
@@ -110,19 +135,19 @@ def _created(create: Callable[[], RDBStorage], patience: float) -> RDBStorage:
     for left in itertools.count(ATTEMPTS, -1):
         try:
             return create()
-        except (exc.IntegrityError, exc.ProgrammingError):
-            if left <= 0:
-                raise
-        except exc.OperationalError as error:
-            if not _is_restarting(error) or time.monotonic() > last:
+        except Exception as error:
+            same = (exc.IntegrityError, exc.ProgrammingError)
+            races = left > 0 and any(isinstance(found, same) for found in _causes(error))
+            if not races and (time.monotonic() > last or not _is_restarting(error)):
                 raise
         time.sleep(random.uniform(0.1, 1.0))
     raise AssertionError
 
 
-def _is_restarting(error: exc.OperationalError) -> bool:
+def _is_restarting(error: Exception) -> bool:
     """Whether a server may be back soon; a wrong name or password is not worth waiting for."""
-    return any(sign in str(error) for sign in _RESTARTING)
+    said = [str(found) for found in _causes(error)]
+    return is_broken_connection(error) and any(sign in s for s in said for sign in _RESTARTING)
 
 
 def _patient_connect(patience: float) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from noisin.experiments.sweep.database import (
     ATTEMPTS,
     LeaseLost,
     disconnect,
-    is_broken_connection,
+    insisting,
 )
 
 LEASE = 60.0  # seconds without a sign of life after which others take a task over
@@ -217,15 +217,12 @@ class Leases:
 
         To claim, renew or end twice is harmless, because the fence decides.
         """
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                with self.engine.begin() as connection:
-                    return query(connection)
-            except sql.exc.DBAPIError as error:
-                if not left or not is_broken_connection(error):
-                    raise
-                time.sleep(random.uniform(0.1, 0.5))  # connecting waits, if it must
-        return None
+
+        def once() -> Any:
+            with self.engine.begin() as connection:
+                return query(connection)
+
+        return insisting(once)
 
 
 class Lease:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,10 +23,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from noisin.experiments.fingerprint import fingerprint
 from noisin.experiments.sweep.database import (
-    ATTEMPTS,
     asking,
     disconnect,
-    is_broken_connection,
+    insisting,
     open_database,
 )
 from noisin.experiments.sweep.definition import Sweep, SweepTask
@@ -70,7 +68,7 @@ class Ledger:
         self.storage = storage
         self._database = open_database(storage, patience)
         with self._asking():
-            self.study = _open(sweep, self._database)
+            self.study = insisting(lambda: _open(sweep, self._database))
             self.leases = Leases(
                 self._database.engine, self.study.study_name, " ".join(here()), place_of(out), lease
             )
@@ -140,7 +138,7 @@ class Ledger:
     def products(self, choose: Callable[[], str]) -> str:
         """The libraries of the products of all runs: the choice of the first worker."""
         with self._asking():
-            known = self.study.user_attrs.get(PRODUCTS)
+            known = insisting(lambda: self.study.user_attrs.get(PRODUCTS))
             return self.leases.agree(choose if known is None else lambda: str(known))
 
     # The state of all tasks
@@ -164,12 +162,15 @@ class Ledger:
         The caller holds the lock.
         """
         with self._asking():
-            trials = self._trials()
-            missing = range(self.leases.count(), self.sweep.count)
-            self.leases.add({n: _newest_number(trials.get(n, [])) for n in missing})
-            folders = all_folders(self.out)
-            for row in self.leases.rows()[: self.sweep.count]:
-                self._recover(row, trials.get(row.task, []), folders)
+            insisting(self._recover_all)
+
+    def _recover_all(self) -> None:
+        trials = self._trials()
+        missing = range(self.leases.count(), self.sweep.count)
+        self.leases.add({n: _newest_number(trials.get(n, [])) for n in missing})
+        folders = all_folders(self.out)
+        for row in self.leases.rows()[: self.sweep.count]:
+            self._recover(row, trials.get(row.task, []), folders)
 
     def _recover(
         self, row: LeaseRow, trials: Sequence[FrozenTrial], folders: Mapping[str, Path]
@@ -281,14 +282,7 @@ class Ledger:
         return found
 
     def _all_trials(self) -> list[FrozenTrial]:
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return self.study.get_trials(deepcopy=False)
-            except Exception as error:
-                if not is_broken_connection(error):
-                    raise
-                time.sleep(0.2)
-        return self.study.get_trials(deepcopy=False)
+        return insisting(lambda: self.study.get_trials(deepcopy=False))
 
     def _found(self, number: int) -> FrozenTrial:
         study_id = self.study._study_id
