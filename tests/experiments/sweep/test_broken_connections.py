@@ -87,7 +87,7 @@ def test_any_statement_may_be_cut_off(server: PostgresServer, text: Path, tmp_pa
 
     total = count(-1)
     assert total > 30
-    assert all(count(n) > total for n in range(0, total, 1 if PRODUCTS else 7))
+    assert all(count(n) > total for n in range(0, total, 1 if PRODUCTS else 12))
 
 
 def test_a_connection_that_is_always_cut_off(
