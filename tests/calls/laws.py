@@ -11,6 +11,7 @@ from torch import Tensor, distributions
 import noisin
 from noisin import likelihoods, noise, testing
 from noisin.likelihoods import LIKELIHOODS, Likelihood
+from noisin.noise.others import StudentT, TwoPoint
 from tests.calls.call import Call
 from tests.calls.modules import law
 
@@ -26,7 +27,7 @@ def _drawn(noise: Any) -> Tensor:
 
 def _families() -> list[Call]:
     calls = []
-    for family in noise.FAMILIES.values():
+    for family in (*noise.FAMILIES.values(), TwoPoint, StudentT):
         name = f"noise.{family.__name__}"
         alpha: dict[str, Any] = {"alpha": lambda: 2.0} if name[6:] in ("Gamma", "Beta") else {}
         member = family.from_variance(0.5)
@@ -47,7 +48,7 @@ def _families() -> list[Call]:
                 {"shape": lambda: (2, 3), "like": like, "generator": torch.Generator},
             ),
         ]
-        if family is not noise.Bernoulli:
+        if family not in (noise.Bernoulli, TwoPoint):
             calls.append(Call(f"{name}.log_prob", member.log_prob, {"eps": like}))
     return calls
 
@@ -67,6 +68,16 @@ def _noises() -> list[Call]:
             {"shape": lambda: (2, 3), "like": like, "generator": torch.Generator},
         ),
         Call("noise.validate", noise.validate, {"noise": law}),
+        Call(
+            "noise.Biased",
+            lambda **a: _drawn(noise.Biased(**a)),
+            {"noise": law, "mean": lambda: 0.8, "rescaled": lambda: False},
+        ),
+        Call(
+            "noise.Biased.sample",
+            noise.Biased(noise.Gaussian(0.5), 0.8).sample,
+            {"shape": lambda: (2, 3), "like": like, "generator": torch.Generator},
+        ),
     ]
 
 

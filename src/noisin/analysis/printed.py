@@ -57,11 +57,12 @@ def printed_regularizer(
     True
     """
     checks.require_module("printed_regularizer", model)
+    checks.require_model("printed_regularizer", model)
     _check_steps(model)
     likelihood = objective.likelihood_of(model, likelihood)
     with torch.no_grad():
         with as_training(model, False):
-            s_h, _ = model(x, state)
+            s_h, _ = checks.model_output("printed_regularizer", model(x, state))
         total: Tensor | float = 0.0
         for t in range(len(x)):
             twin, other = (

@@ -67,6 +67,8 @@ class WordHead(nn.Module):
         self.weight = nn.Parameter(own) if shared is None else shared
         self.bias = nn.Parameter(torch.zeros(out_features))
         if bias is not None:
+            if bias.is_meta and not self.bias.is_meta:
+                raise InvalidValue(f"{name}: the bias is on the meta device and has no values.")
             with torch.no_grad():
                 self.bias.copy_(bias)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from torch import Tensor, distributions
+from torch import Tensor
 
+from noisin._util import checks
 from noisin.noise import gammas
-from noisin.noise.family import Family, Law
+from noisin.noise.family import Family
 from noisin.noise.variates import Variates
 
 
@@ -53,13 +54,18 @@ class StudentT(_OfStandardDeviation):
         return 1e4 * self.gamma  # P(|eps| > 1e4 gamma) is 5e-20
 
     @property
-    def _eta(self) -> Law:
-        return distributions.StudentT, 5.0, 0.0, self.gamma
-
-    @property
     def exponential_moments(self) -> tuple[float, float]:
         """The open interval of t for which ``E[exp(t eps)]`` is finite: there is none."""
         return 0.0, 0.0
+
+    def log_prob(self, eps: Tensor) -> Tensor:
+        """The log density of ``eps``; torch's own has no meta device."""
+        if self.gamma == 0:
+            return super().log_prob(eps)
+        checks.require_real("noise.StudentT", eps=eps)
+        scale = self.gamma * math.sqrt(3 / 5)
+        constant = math.lgamma(3) - math.lgamma(2.5) - math.log(scale * math.sqrt(5 * math.pi))
+        return constant - 3 * (eps / scale).square().div(5).log1p()
 
     def _draw(self, source: Variates) -> Tensor:
         # t = N / √(G / 2.5) with G ~ Gamma(2.5), half of a chi-square.

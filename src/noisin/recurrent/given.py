@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from noisin.errors import InvalidType, InvalidValue, Unsupported
@@ -96,6 +97,10 @@ class Places(NamedTuple):
         self, what: str, value: Any, size: int, layout: Layout, like: Tensor
     ) -> Tensor | None:
         if isinstance(value, float | int):
+            if not abs(value) <= torch.finfo(torch.float32).max:
+                raise InvalidValue(
+                    f"{self.name}: {what} must be a tensor or a finite number, got {value!r:.60}."
+                )
             return like.new_full((), value).expand(self.layers, *layout.lead, size)
         if value is None:
             return None

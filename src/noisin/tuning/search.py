@@ -102,7 +102,7 @@ def tune(
     >>> tuned.std, tuned.plan.rungs, tuned.plan.counts, tuned.spent
     (1.0, (4, 10, 30), (5, 2, 2), 72)
     """
-    if not callable(train):
+    if not callable(train) or isinstance(train, type) or not arguments.takes(train, 1):
         raise InvalidType(f"tune: train must be a function of a trial, got {train!r:.60}.")
     arguments.whole("tune: epochs", epochs)
     arguments.finite("tune: around", around, above=0)

@@ -12,7 +12,7 @@ trained by the evidence lower bound, with one draw of z and the KL divergence in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Generator, Tensor, nn
@@ -123,6 +123,7 @@ class LatentModel(Stochastic):
             f"{name}: dropout", dropout, Dropouts, "Pass, for example, Dropouts(0.1)."
         )
         checks.one_of(f"{name}: cell", cell, KERNEL_NAMES)
+        checks.one_of(f"{name}: site", site, get_args(Site))
         if not callable(head):
             raise InvalidType(
                 f"{name}: head must be a class of heads, such as models.Dense, got {head!r:.60}."
