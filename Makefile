@@ -68,7 +68,7 @@ stress: $(READY)
 	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[ray]"
 	NOISIN_PRODUCTS=all $(BIN)/python -m pytest -s tests/cli/test_ray.py
 	NOISIN_KILLS=20 $(PYTEST) tests/training/test_resume.py -k killed
-	NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py
+	NOISIN_PRODUCTS=all NOISIN_DAMAGES=30 $(PYTEST) tests/cli/test_damaged_records.py tests/cli/test_fuzz.py
 	NOISIN_SWEEP_POINTS=24 NOISIN_SWEEP_KILLS=3 $(BIN)/python -m pytest -s tests/cli/test_sweep.py -k workers_are_killed
 	NOISIN_PRODUCTS=all $(BIN)/python -m pytest -s tests/cli/test_cluster.py
 	$(MAKE) s3

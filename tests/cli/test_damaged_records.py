@@ -25,8 +25,8 @@ from tests.cli.conftest import settings
 from tests.cli.run import in_process
 from tests.damages import AS_FILES, OBJECTS, all_damages, sample
 
-SOME = {"evaluate": 20, "generate": 30, "table": 30, "report": 3, "figure": 10, "train": 4}
-SOME |= {"resume": 6, "sweep": 40}
+SOME = {"evaluate": 14, "generate": 20, "table": 18, "report": 3, "figure": 8, "train": 4}
+SOME |= {"resume": 6, "sweep": 25}
 TIMES = int(os.environ.get("NOISIN_DAMAGES", "1"))  # `make stress` asks for more of each
 SECONDS = 60  # in which a command has to end
 

@@ -16,6 +16,7 @@ from noisin.errors import NoisinError
 from noisin.experiments import presets
 from tests.cli.run import in_process
 from tests.cli.test_settings import ALL
+from tests.pairwise import PRODUCTS
 
 NOWHERE = "/no/such/corpus"  # settings that happen to be right end here, before any training
 VALUES = [
@@ -64,7 +65,7 @@ def test_settings_and_files(tmp_path: Path) -> None:
     """What ``noisin train`` does with them, without the parsing of flags, which is slow."""
     draw = random.Random(1111)
     path = tmp_path / "wrong.toml"
-    for _ in range(3000):
+    for _ in range(20_000 if PRODUCTS else 2000):
         flags = {"data__name": NOWHERE}
         preset = draw.choice(("manual", "ptb-small-gaussian", "ptb-medium-dropout"))
         if draw.random() < 0.5:
@@ -84,7 +85,7 @@ def test_arguments(tmp_path: Path, run: Path, capsys: Any) -> None:
     options += ["--prompt", "--top-k", "--samples", "--method", "--split", "--batch-size", "--plot"]
     options += ["--runs", "--format", "--cache", "--cache.window", "--cache.lambda", "--masks"]
     options += ["--dynamic.lr", "--dynamic.segment", "--tune.budget", "--power", "--temperature"]
-    for _ in range(250):
+    for _ in range(2500 if PRODUCTS else 200):
         command = draw.choice(("train", "evaluate", "generate", "table", "data", "verify", "x", ""))
         tokens = [command] if command else []
         if command == "train":
@@ -114,7 +115,7 @@ def test_damaged_runs(command: str, run: Path, tmp_path: Path, capsys: Any) -> N
     copy = tmp_path / "run"
     assert in_process(command, str(run)) == 0
     expected = capsys.readouterr().out
-    for _ in range(60):
+    for _ in range(600 if PRODUCTS else 40):
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(run, copy)
         path = draw.choice(sorted(copy.glob(draw.choice(FILES))))
