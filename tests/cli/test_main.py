@@ -52,15 +52,18 @@ for arguments in {calls}:
 def test_help_appears_at_once() -> None:
     """In less than half of the time that torch alone takes to load.
 
-    A busy machine only adds to a time, and the first call may compile the sources: the best of
-    three counts.
+    The first call may compile the sources, and a busy machine slows one call more than the next: it
+    is to be so in one of five pairs.
     """
     spent = "import time, atexit; atexit.register(lambda: print(time.process_time()))"
-    torch = subprocess.run(
-        [sys.executable, "-c", f"{spent}; import torch"], capture_output=True, text=True, check=True
-    )
-    ours = (float(noisin("--help", code=spent).stdout.splitlines()[-1]) for _ in range(3))
-    assert any(seconds < float(torch.stdout) / 2 for seconds in ours)
+    torch = [sys.executable, "-c", f"{spent}; import torch"]
+
+    def share() -> float:
+        ours = noisin("--help", code=spent).stdout.splitlines()[-1]
+        theirs = subprocess.run(torch, capture_output=True, text=True, check=True).stdout
+        return float(ours) / float(theirs)
+
+    assert any(share() < 0.5 for _ in range(5))
 
 
 def test_what_the_library_logs_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
