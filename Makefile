@@ -24,7 +24,7 @@ QUICK := $(addprefix tests/recurrent/,test_modules.py test_gradients.py test_cel
 quick: $(READY) lint
 	$(PYTEST) -m "not slow" $(QUICK)
 
-# Everything, with tables of all pairs in place of products (6 minutes on two cores). The linters run
+# Everything, with tables of all pairs in place of products (6 to 8 minutes on two cores). The linters run
 # beside the tests: they use one core, and the tests sleep now and then.
 test: $(READY)
 	$(MAKE) --jobs=2 lint suite
