@@ -27,7 +27,8 @@ def _drawn(noise: Any) -> Tensor:
 
 def _families() -> list[Call]:
     calls = []
-    for family in (*noise.FAMILIES.values(), TwoPoint, StudentT):
+    families: list[type[noise.Family]] = [*noise.FAMILIES.values(), TwoPoint, StudentT]
+    for family in families:
         name = f"noise.{family.__name__}"
         alpha: dict[str, Any] = {"alpha": lambda: 2.0} if name[6:] in ("Gamma", "Beta") else {}
         member = family.from_variance(0.5)

@@ -104,7 +104,7 @@ def test_what_makes_no_sense_is_refused(make: Any, says: str) -> None:
     with pytest.raises(InvalidValue, match=says):
         make()
     with pytest.raises(InvalidType):
-        Biased(0.5, 0.8)  # type: ignore[arg-type]
+        Biased(0.5, 0.8)
 
 
 # Laws without tails and with heavy ones
