@@ -90,7 +90,8 @@ def test_check_unbiased_finds_the_bias_of_what_is_evaluated(rescaled: bool) -> N
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Biased(Gaussian(0.5), 0.0), "mean must be above 0, got 0"),
+        (lambda: Biased(Gaussian(0.5), 0.0), "mean must be above 0 and at most 1000, got 0"),
+        (lambda: Biased(Gaussian(0.5), 1e39), "at most 1000, got 1e"),
         (lambda: Biased(Gaussian(0.5), math.nan), "mean"),
         (lambda: noisin.LSTM(2, 3, noise=Biased(Gaussian(0.5), 0.8), mode="additive"),
          "mode must be 'multiplicative', got 'additive'"),

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from noisin._util import checks
 from noisin.errors import InvalidValue
+from noisin.noise.biased import at_rest
 from noisin.recurrent import cells
 from noisin.recurrent.cells import NoisyCell, hidden, with_hidden
 from noisin.recurrent.convert import NOISY
@@ -73,7 +74,7 @@ class Runner:
 
         Where biased noise leaves its mean with the noise off, that is part of the clean transition.
         """
-        rest = getattr(getattr(self.module, "noise", None), "at_rest", None)
+        rest = at_rest(getattr(self.module, "noise", None))
         mean = 1.0 if rest is None else 1.0 + rest.value
         return [Trajectory(z, mean * f) for z, f in self._trajectories(x)]
 

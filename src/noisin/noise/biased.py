@@ -13,6 +13,7 @@ from noisin._util import arguments
 from noisin.errors import InvalidValue
 from noisin.noise.base import Noise, draws
 from noisin.noise.families import validate
+from noisin.noise.ranges import LARGEST_MEAN
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,10 @@ class Biased:
     def __post_init__(self) -> None:
         validate(self.noise)
         mean = arguments.finite("noise.Biased: mean", self.mean)
-        if mean <= 0:
+        if not 0 < mean <= LARGEST_MEAN:
             raise InvalidValue(
-                f"noise.Biased: mean must be above 0, got {mean:g}. It is E[z / h]: 1 is unbiased."
+                f"noise.Biased: mean must be above 0 and at most {LARGEST_MEAN:g}, got {mean:g}. "
+                f"It is E[z / h]: 1 is unbiased."
             )
         arguments.boolean("noise.Biased: rescaled", self.rescaled)
 
@@ -73,6 +75,11 @@ class Biased:
         """Draw ``mean (1 + eps) - 1``, of which the injection makes the factor."""
         eps = self.noise.sample(shape, like=like, generator=generator)
         return eps.mul_(self.mean).add_(self.mean - 1)
+
+
+def at_rest(noise: object) -> Constant | None:
+    """What a noise, or one per layer, leaves with the noise off; None for nothing."""
+    return noise.at_rest if isinstance(noise, Biased) else None
 
 
 @dataclass(frozen=True)

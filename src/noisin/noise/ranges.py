@@ -12,6 +12,7 @@ from noisin.errors import InvalidType, InvalidValue
 # Gamma, Beta and Chi-square variates beyond this shape are Gaussian to float64 precision and are
 # lost to rounding as differences from their mean.
 LARGEST_SHAPE = 1e10
+LARGEST_MEAN = 1e3  # of biased noise: its factor stays far from the end of any precision
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from noisin._util.checks import one_of
 from noisin._util.wording import shown
 from noisin.errors import GrowingNoise, InvalidValue, Unsupported
 from noisin.noise import Biased, Noise, validate
+from noisin.noise.biased import at_rest
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.cell import Site as Site
 from noisin.recurrent.functional import Mode, Share
@@ -135,10 +136,6 @@ class Injection:
         return other
 
 
-def _at_rest(noise: Any) -> Noise | None:
-    return noise.at_rest if isinstance(noise, Biased) else None
-
-
 def _checked_noise(noise: Any) -> Noises:
     if isinstance(noise, list | tuple):
         return tuple(None if law is None else validate(law) for law in noise)
@@ -204,12 +201,12 @@ class Injected(Stochastic):
     def _noise_acts(self) -> bool:
         """Whether something is injected: noise, or with the noise off what a biased one leaves."""
         noise = self.injection.noise
-        return noise is not None and (self._noise_is_on() or _at_rest(noise) is not None)
+        return noise is not None and (self._noise_is_on() or at_rest(noise) is not None)
 
     def _draw(
         self, noise: Noise, shape: Sequence[int], like: Tensor, shared: bool = False
     ) -> Tensor:
-        rest = None if self._noise_is_on() else _at_rest(noise)
+        rest = None if self._noise_is_on() else at_rest(noise)
         return super()._draw(noise if rest is None else rest, shape, like, shared)
 
     def __prepare_scriptable__(self) -> Any:

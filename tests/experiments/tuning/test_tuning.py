@@ -73,6 +73,12 @@ def test_what_is_no_rate_is_refused(what: str) -> None:
         Tunable.of("manual", {}, what)
 
 
+@pytest.mark.parametrize("what", ["noise,noise", "dropout,model.dropout.input"])
+def test_what_is_named_twice_is_refused(what: str) -> None:
+    with pytest.raises(InvalidValue, match=f"must name nothing twice, got {what}"):
+        Tunable.of("manual", {}, what)
+
+
 def test_a_learning_rate_whose_double_is_not_valid_stays() -> None:
     adam = {"train": {"optimizer": "adam", "lr": 0.7}}
     assert Tunable.of("manual", adam, "noise").lr is None

@@ -135,7 +135,7 @@ def _created(create: Callable[[], RDBStorage], patience: float) -> RDBStorage:
     for left in itertools.count(ATTEMPTS, -1):
         try:
             return create()
-        except Exception as error:
+        except Exception as error:  # as above
             same = (exc.IntegrityError, exc.ProgrammingError)
             races = left > 0 and any(isinstance(found, same) for found in _causes(error))
             if not races and (time.monotonic() > last or not _is_restarting(error)):

@@ -99,12 +99,15 @@ class Tunable:
         return [f"model.dropout.{name}" for name in chosen]
 
     def _check_rates(self) -> None:
-        for name in self.what.split(","):
+        names = self.what.split(",")
+        for name in names:
             if name not in ("noise", "dropout") and not self._is_rate(name):
                 raise InvalidValue(
                     f"--what must be noise, dropout, or rates by their names, such as "
                     f"model.zoneout.p_h or noise,model.weight_drop.p, got {name!r}."
                 )
+        if len(opened := [*self.rates, *(n for n in names if n == "noise")]) > len({*opened}):
+            raise InvalidValue(f"--what must name nothing twice, got {self.what}.")
 
     def _is_rate(self, name: str) -> bool:
         return name.startswith("model.") and self._takes(name, 0.5) and not self._takes(name, 1.0)

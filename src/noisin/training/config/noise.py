@@ -62,6 +62,7 @@ class NoiseConfig(Section):
     mean: Number = Field(
         default=1.0,
         gt=0,
+        le=ranges.LARGEST_MEAN,
         description="The mean of 1 + eps, which multiplies h. Unless it is 1, the noise is biased: "
         "z = h * mean * (1 + eps), to find out what unbiasedness is worth.",
     )
