@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from noisin import data
 from noisin.data.text import GROUPS, split_file
 from noisin.data.tokens import Tokenization, by_word
 from noisin.errors import InvalidType, InvalidValue
-from noisin.training.config import RunConfig
+from noisin.tasks import Text
+from noisin.training.config import RunConfig, TrainConfig
 from tests.cli.run import in_process
 
 TEXT = {
@@ -99,6 +101,26 @@ def test_blocks_make_the_splits_alike(tmp_path: Path, monkeypatch: pytest.Monkey
     assert by_position.sha256 != by_blocks.sha256, "another split is another text"
 
 
+@pytest.mark.parametrize("fraction", [1.0, 0.5, 0.21])
+def test_less_of_train_leaves_everything_else(folder: Path, fraction: float) -> None:
+    whole = data.load(folder)
+    config = RunConfig.parse({"data": {"name": str(folder), "fraction": fraction}}, "test")
+    config = config.model_copy(update={"train": TrainConfig(batch_size=1, eval_batch_size=1)})
+    part = Text.from_config(config).corpus
+    assert len(part.train) == math.ceil(fraction * len(whole.train))
+    assert list(part.train) == list(whole.train[: len(part.train)])
+    for name in ("vocab", "sha256"):
+        assert getattr(part, name) == getattr(whole, name)
+    for name in ("valid", "test"):
+        assert list(getattr(part, name)) == list(getattr(whole, name))
+
+
+@pytest.mark.parametrize("fraction", [0, -0.5, 1.01, math.nan, True, "all"])
+def test_a_wrong_fraction(folder: Path, fraction: Any) -> None:
+    with pytest.raises(InvalidValue, match="Corpus: fraction must be"):
+        data.load(folder).beginning(fraction)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -123,6 +145,9 @@ def test_wrong_arguments(folder: Path, settings: dict[str, Any], message: str) -
         ({"task": "characters", "tokens": "words"}, "data.tokens must be characters for the task"),
         ({"task": "text", "tokens": "characters"}, "data.tokens must be space or words for the"),
         ({"min_count": 0}, "data.min_count must be 1 or more, got 0"),
+        ({"fraction": 0}, "data.fraction must be more than 0.0, got 0"),
+        ({"fraction": 1.5}, "data.fraction must be 1.0 or less, got 1.5"),
+        ({"name": "jsb", "fraction": 0.5}, "data.fraction must be left out for music"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
@@ -133,7 +158,9 @@ def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
 def test_settings_that_are_off_do_not_change_the_identity_of_a_run() -> None:
     plain = RunConfig.parse({}, "test")
     off = {"tokens": None, "lower": False, "min_count": 1, "max_words": None, "split": "position"}
+    off |= {"fraction": 1.0}
     assert RunConfig.parse({"data": off}, "test").hash() == plain.hash()
+    assert RunConfig.parse({"data": {"fraction": 0.5}}, "test").hash() != plain.hash()
     assert RunConfig.parse({"data": {"lower": True}}, "test").hash() != plain.hash()
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from noisin._util import arguments
 from noisin.data import cache
 from noisin.data.cache import Ids
 from noisin.data.text import TextStream
 from noisin.data.tokens import Tokenization
 from noisin.data.vocab import EOS, UNK, Vocabulary
-from noisin.errors import InvalidData
+from noisin.errors import InvalidData, InvalidValue
 
 SPLITS = ("train", "valid", "test")
 
@@ -34,6 +36,20 @@ class Corpus:
     test: Ids
     sha256: str
     source: str
+
+    def beginning(self, fraction: float) -> Corpus:
+        """The same corpus with less training text: the first words of train.
+
+        Vocabulary, valid and test stay as they are, so that scores can be compared.
+
+        >>> from noisin import data
+        >>> text = data.load("manual")
+        >>> round(len(text.beginning(0.25).train) / len(text.train), 3)
+        0.25
+        """
+        if arguments.finite("Corpus: fraction", fraction, above=0) > 1:
+            raise InvalidValue(f"Corpus: fraction must be at most 1, got {fraction!r:.60}.")
+        return replace(self, train=self.train[: math.ceil(fraction * len(self.train))])
 
     def __repr__(self) -> str:
         sizes = " / ".join(f"{len(getattr(self, split)):,}" for split in SPLITS)

@@ -75,8 +75,9 @@ class Text:
     def from_config(cls, config: RunConfig, corpus: Corpus | None = None) -> Self:
         """The task of a config; loads the corpus unless it is given."""
         train, place = config.train, config.data
+        whole = corpus or data.load(place.name, place.folder, **asdict(place.tokenization))
         return cls(
-            corpus or data.load(place.name, place.folder, **asdict(place.tokenization)),
+            whole.beginning(place.fraction),
             batch_size=train.batch_size,
             bptt=train.bptt,
             variable_length=train.variable_length,

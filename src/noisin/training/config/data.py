@@ -15,7 +15,7 @@ from noisin.tasks.names import DEFAULT as TEXT
 from noisin.tasks.names import TASKS, TaskRow, task_of
 from noisin.training.config.choice import OneOf
 from noisin.training.config.columns import ColumnsConfig
-from noisin.training.config.section import InvalidConfig, Section, Whole
+from noisin.training.config.section import InvalidConfig, Number, Section, Whole
 
 
 class DataConfig(Section):
@@ -56,6 +56,13 @@ class DataConfig(Section):
         description="Of one text file: train is its beginning and test its end (position), or "
         "all three are taken from ten places (blocks).",
     )
+    fraction: Number = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Of a text: how much of train to learn from, from its beginning. The "
+        "vocabulary is that of the whole text.",
+    )
     likelihood: str | None = Field(
         default=None,
         description=f"Of a series: {', '.join(SUPPORTS)}; by default that of the named data set.",
@@ -94,7 +101,7 @@ class DataConfig(Section):
             usual = "characters" if name == "characters" else "space or words"
             return [("tokens", f"must be {usual} for the task {name}, got {self.tokens!r}.")]
         known = type(self).model_fields
-        names = [field.name for field in fields(Tokenization)]
+        names = [*(field.name for field in fields(Tokenization)), "fraction"]
         given = [setting for setting in names if getattr(self, setting) != known[setting].default]
         return [(setting, f"must be left out for {name}: it is for text.") for setting in given]
 

@@ -26,6 +26,7 @@ ABSENT: dict[str, Any] = {
     "data.min_count": 1,
     "data.max_words": None,
     "data.split": "position",
+    "data.fraction": 1.0,
     "data.likelihood": None,
     "data.columns": None,
     "model.zoneout": None,
