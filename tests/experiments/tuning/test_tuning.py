@@ -13,7 +13,7 @@ from noisin import analysis, noise
 from noisin.errors import InvalidValue
 from noisin.experiments import presets
 from noisin.experiments.tuning import start
-from noisin.experiments.tuning.toml import as_toml
+from noisin.experiments.tuning.driver import as_toml
 from noisin.experiments.tuning.tunable import Tunable, dropout_rate
 from noisin.noise.ranges import LAWS
 from noisin.tasks import Text

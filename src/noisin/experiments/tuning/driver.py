@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from noisin._util import toml
 from noisin._util.files import write_atomically, writing
 from noisin._util.lock import locked
 from noisin.errors import InvalidValue
-from noisin.experiments.tuning.toml import as_toml
 from noisin.experiments.tuning.trials import NAME, Trials
 from noisin.experiments.tuning.tunable import Tunable
 from noisin.tasks.unit import Unit
@@ -153,12 +153,15 @@ def _held(folder: Path) -> Iterator[None]:
             yield
 
 
+def as_toml(config: RunConfig) -> str:
+    """The settings that differ from their defaults, as a file that ``noisin train`` reads."""
+    return toml.dumps(config.model_dump(mode="json", exclude_defaults=True)) + "\n"
+
+
 def _write(found: TunedRun, tunable: Tunable, budget: str) -> None:
     tuned = found.tuned
-    toml = (
-        f"# Found by noisin tune: {tunable.what} of std {tuned.std:g}.\n\n{as_toml(found.config)}"
-    )
-    write_atomically(found.folder / f"{NAME}.toml", toml.encode())
+    head = f"# Found by noisin tune: {tunable.what} of std {tuned.std:g}.\n\n"
+    write_atomically(found.folder / f"{NAME}.toml", (head + as_toml(found.config)).encode())
     content: dict[str, Any] = {
         "what": tunable.what,
         "budget": budget,
