@@ -15,6 +15,7 @@ import pytest
 from noisin.data.datasets import DATASETS
 from noisin.experiments import formats, presets, tags
 from noisin.experiments.collection import collect
+from noisin.experiments.evidence import verdicts
 from noisin.experiments.formats import Sheet
 from noisin.experiments.group import PointGroup, TaskGroup, tasks
 from noisin.experiments.paper import lineup
@@ -184,6 +185,33 @@ def mean(bests: list[dict[str, Any]], name: str) -> str:
 def test_the_arms_on_the_projects_page(words: str, arm: str) -> None:
     (row,) = [row for row in arms_sheet().rows if row[0] == arm]
     assert f"| {words} | {' | '.join(row[2:6])} |" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_verdicts_are_those_of_the_records() -> None:
+    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+    for sheet in (verdicts.summary(RUNS), *verdicts.details(RUNS)):
+        assert formats.markdown(sheet) in page
+
+
+@pytest.mark.parametrize(
+    ("claim", "folders"),
+    [
+        ("An RNN overfits after five epochs", ["figure-1"]),
+        ("Noise beats dropout", ["manual/arms/final"]),
+        ("Only the variance matters", ["manual/families"]),
+        ("Noise improves the dropout-LSTM", ["ptb-small", "zoo"]),
+        ("Table 3, Penn Treebank, 2 × 650", ["ptb-medium"]),
+        ("It works for any exponential-family", ["sequences/jsb-lstm"]),
+    ],
+)
+def test_the_costs_of_the_evidence(claim: str, folders: list[str]) -> None:
+    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {claim}")]
+    runs = [run for run in RUNS if run.name.startswith(tuple(folders)) and run.summary]
+    assert runs
+    hours = sum(run.summary.seconds for run in runs if run.summary) / 3600  # of one thread
+    assert all(run.environment["threads"] == 1 for run in runs)
+    assert row.split(" | ")[3] == f"{hours:.1f}"
 
 
 def test_the_commands_are_there() -> None:

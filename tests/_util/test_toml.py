@@ -24,7 +24,14 @@ SETTINGS = st.recursive(
 )
 
 
-@given(SETTINGS)
+LISTED = st.recursive(
+    SETTINGS,
+    lambda inner: st.dictionaries(TEXT, st.lists(inner, max_size=3), max_size=3),
+    max_leaves=4,
+)
+
+
+@given(SETTINGS | LISTED)
 def test_it_is_read_back(settings: dict[str, Any]) -> None:
     assert tomllib.loads(toml.dumps(settings)) == settings
 

@@ -21,20 +21,41 @@ def dumps(settings: Mapping[str, Any]) -> str:
     <BLANKLINE>
     [noise.schedule]
     kind = "linear"
+    >>> print(dumps({"points": [{"name": "a"}, {"name": "b"}]}))
+    [[points]]
+    name = "a"
+    <BLANKLINE>
+    [[points]]
+    name = "b"
     """
     return "\n\n".join(_sections(settings, ()))
 
 
-def _sections(settings: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    values = {name: v for name, v in settings.items() if not isinstance(v, Mapping | None)}
+def _sections(
+    settings: Mapping[str, Any], path: tuple[str, ...], listed: bool = False
+) -> Iterator[str]:
+    """The values of a table, and then its sub-tables; ``listed`` if it is one of a list."""
+    tables = {name: inner for name, inner in settings.items() if _is_section(inner)}
+    values = {name: v for name, v in settings.items() if name not in tables and v is not None}
     lines = [f"{_key(name)} = {_value(value)}" for name, value in values.items()]
-    if path and (lines or not settings):
-        lines.insert(0, f"[{'.'.join(map(_key, path))}]")
+    if path and (lines or not settings or listed):
+        name = ".".join(map(_key, path))
+        lines.insert(0, f"[[{name}]]" if listed else f"[{name}]")
     if lines:
         yield "\n".join(lines)
-    for name, inner in settings.items():
+    for name, inner in tables.items():
         if isinstance(inner, Mapping):
             yield from _sections(inner, (*path, name))
+        else:
+            for each in inner:
+                yield from _sections(each, (*path, name), listed=True)
+
+
+def _is_section(value: object) -> bool:
+    """Whether a value is a table, or a list of tables."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        return all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, Mapping)
 
 
 def _key(name: str) -> str:

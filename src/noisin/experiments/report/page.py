@@ -20,6 +20,9 @@ import noisin
 from noisin.errors import Unsupported
 from noisin.experiments import group, seeds, tags, words
 from noisin.experiments.collection import Collection
+from noisin.experiments.evidence import verdicts
+from noisin.experiments.evidence.arms import in_sweep
+from noisin.experiments.evidence.questions import QUESTIONS
 from noisin.experiments.formats import Sheet
 from noisin.experiments.group import PointGroup, TaskGroup
 from noisin.experiments.paper import results, sheets, tables
@@ -176,6 +179,7 @@ def render(runs: Collection, folder: Path) -> str:
         scores="perplexities" if all(unit == PERPLEXITY for unit in units) else "scores",
         subject=words.subject(run.config for run in runs),
         tasks=[Chapter(f"task-{i}", task) for i, task in enumerate(found, start=1)],
+        claims=_claims(runs),
         tables=list(_tables(runs)),
         meanings=tags.MEANINGS,
         damaged=runs.damaged,
@@ -193,6 +197,13 @@ def _capital(words: object) -> str:
     """Some words at the beginning of a sentence."""
     text = str(words)
     return text[:1].upper() + text[1:]
+
+
+def _claims(runs: Collection) -> list[Sheet]:
+    """The verdicts on the paper's claims, if there are runs that were made for them."""
+    if not any(in_sweep(runs, question.sweep) for question in QUESTIONS):
+        return []
+    return [verdicts.summary(runs), *verdicts.details(runs)]
 
 
 def _tables(runs: Collection) -> Iterator[Table]:
