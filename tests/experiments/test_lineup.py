@@ -101,3 +101,13 @@ def test_it_needs_no_torch(tmp_path: Path) -> None:
     ran = noisin("table", "5", "--runs", str(tmp_path), code="sys.modules['torch'] = None")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "66.5" in ran.stdout
+
+
+def test_another_temperature_is_not_static(tmp_path: Path) -> None:
+    write(tmp_path / "a", "ptb-awd")
+    evaluate(tmp_path / "a", 66.0, temperature=1.0)
+    evaluate(tmp_path / "a", 64.0, temperature=1.1)
+    evaluate(tmp_path / "a", 60.0, temperature=1.1, cache={})
+    (run,) = collect(tmp_path)
+    found = {kind: score for kind, score in run.evaluated().items() if score is not None}
+    assert found == pytest.approx({"static": 66.0, "temperature": 64.0, "cache": 60.0})

@@ -43,16 +43,19 @@ def add(folder: Path, evaluation: Mapping[str, Any]) -> None:
 def kind_of(evaluation: Mapping[str, Any]) -> str:
     """The heading of an evaluation in a table: what is used beside the weights as trained.
 
+    A temperature is a setting of a cache or an ensemble, and a kind of its own without them.
+
     >>> kind_of({"method": "exact"}), kind_of({"method": "exact", "cache": {}, "dynamic": {}})
     ('static', 'cache + dynamic')
-    >>> kind_of({"method": "arithmetic"})
-    'arithmetic'
+    >>> kind_of({"method": "arithmetic"}), kind_of({"method": "exact", "temperature": 1.1})
+    ('arithmetic', 'temperature')
     """
     parts = [] if evaluation["method"] == "exact" else [str(evaluation["method"])]
     parts += [name for name in ("cache", "dynamic") if evaluation.get(name) is not None]
     if evaluation.get("unknown"):
         parts.append(f"{evaluation['unknown']:g} of the inputs unknown")
-    return " + ".join(parts) or "static"
+    usual = "static" if evaluation.get("temperature", 1) == 1 else "temperature"
+    return " + ".join(parts) or usual
 
 
 def _content(path: Path) -> bytes:
