@@ -157,7 +157,7 @@ def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
 
 def test_settings_that_are_off_do_not_change_the_identity_of_a_run() -> None:
     plain = RunConfig.parse({}, "test")
-    off = {"tokens": None, "lower": False, "min_count": 1, "max_words": None}
+    off: dict[str, Any] = {"tokens": None, "lower": False, "min_count": 1, "max_words": None}
     off |= {"split": "position", "fraction": 1.0}
     assert RunConfig.parse({"data": off}, "test").hash() == plain.hash()
     assert RunConfig.parse({"data": {"fraction": 0.5}}, "test").hash() != plain.hash()
