@@ -13,10 +13,12 @@ import pytest
 from noisin.errors import InvalidValue
 from noisin.experiments.collection import Collection, collect
 from noisin.experiments.evidence import points, verdicts
+from noisin.experiments.evidence.extras import extras
 from noisin.experiments.evidence.questions import QUESTIONS, Question
 from noisin.experiments.evidence.shapes import moments
 from noisin.experiments.report.page import render
 from noisin.experiments.sweep.reading import read
+from noisin.training import evaluations
 from noisin.training.config import NoiseConfig
 from tests.experiments.records import write_run
 
@@ -213,6 +215,43 @@ def test_the_report_shows_them(tmp_path: Path) -> None:
     assert "C. Does unbiasedness matter?" in page
     others = [run for run in runs if run.folder.parent.name != C.sweep]
     assert "The paper’s claims" not in render(Collection(others), tmp_path)
+
+
+def test_what_else_was_measured(tmp_path: Path) -> None:
+    runs = write(tmp_path, A, shifts({"weak": -0.05, "zoneout": -0.02}))
+    assert extras(runs) is None
+    plain: dict[str, Any] = {
+        "split": "test",
+        "method": "exact",
+        "weights": "raw",
+        "checkpoint": "best",
+    }
+    plain |= {"epoch": 2, "count": 10, "seconds": 1.0, "temperature": 1.0}
+    for run in runs:
+        arm, seed = run.folder.name.split("-seed-")[0], run.config.seed
+        gain = -0.1 if arm == "weak" else 0.0
+        lines = [
+            {"nats": 4 + gain, "calibration": {"error": 0.02 + gain / 10}},
+            {"nats": 4.2 + gain, "unknown": 0.05},
+            {"nats": 3.9, "temperature": 1.1 + 0.001 * (seed % 2), "tuned": {}},
+            {"nats": 1.0, "split": "valid"},
+            {"nats": 2.0, "checkpoint": "last"},
+        ]
+        if arm == "weak":
+            lines.append({"nats": 3.8, "method": "arithmetic"})
+        for line in lines:
+            evaluations.add(run.folder, plain | line)
+    sheet = extras(collect(tmp_path))
+    assert sheet is not None
+    assert sheet.heads[1:4] == ("none", "zoneout", "weak")
+    rows = {row[0]: row[1:] for row in sheet.rows}
+    assert rows["calibration error, %"][:3] == ("2.00 ± 0.00", "2.00 ± 0.00", "1.00 ± 0.00")
+    assert rows["calibration error, %"][3] == "-1.00 (-1.00 to -1.00)"
+    assert rows["best temperature on valid"][0] == "1.10 ± 0.00"
+    assert rows["test"][2] == f"{math.exp(3.9):.2f} ± 0.00"
+    assert rows["test, 5 % of the inputs unknown"][1] == f"{math.exp(4.2):.2f} ± 0.00"
+    assert "test, 20 % of the inputs unknown" not in rows
+    assert rows["test, ensemble of noise"] == ("-", "-", f"{math.exp(3.8):.2f} ± 0.00", "-", "-")
 
 
 def test_a_sweep_has_the_arms_of_its_question(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from noisin.experiments import overview
 from noisin.experiments.evidence.arms import Arm, ArmComparison
 from noisin.experiments.evidence.effects import Effect
+from noisin.experiments.evidence.extras import extras
 from noisin.experiments.evidence.questions import QUESTIONS, Question
 from noisin.experiments.evidence.rules import Answer
 from noisin.experiments.formats import Sheet
@@ -44,7 +45,9 @@ def summary(runs: Sequence[Run]) -> Sheet:
 
 
 def details(runs: Sequence[Run]) -> list[Sheet]:
-    """A table for each question that is answered: its arms, or the effects of its numbers."""
+    """A table for each question that is answered: its arms, or the effects of its numbers; and
+    one of what else was measured.
+    """
     found = []
     for question in QUESTIONS:
         answer = question.answer(runs)
@@ -52,7 +55,8 @@ def details(runs: Sequence[Run]) -> list[Sheet]:
             found.append(_arms_sheet(question, answer))
         if answer.effects:
             found.append(_effects_sheet(question, answer.effects))
-    return found
+    other = extras(runs)
+    return found if other is None else [*found, other]
 
 
 def _arms_sheet(question: Question, answer: Answer) -> Sheet:
