@@ -121,7 +121,7 @@ def problems(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> Any:
 def test_completion_in_bash(words: str, expected: str, tmp_path: Path) -> None:
     """As bash calls it."""
     script = tmp_path / "noisin"
-    script.write_text(cli.app.generate_completion(shell="bash"), encoding="utf-8")
+    script.write_text(cli.build_app().generate_completion(shell="bash"), encoding="utf-8")
     line = ["noisin", *words.split()]
     typed = " ".join(f"'{word}'" for word in line)
     code = f"source {script}; COMP_WORDS=({typed}); COMP_CWORD={len(line) - 1}; _noisin"

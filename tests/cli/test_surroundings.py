@@ -17,26 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from noisin._util import wording
+from noisin.cli import COMMANDS
 from noisin.cli.consoles import NARROWEST, STAND_INS, Messages, Results, prepare
 from noisin.cli.verify import verify
 from tests.cli.conftest import SMALL
 from tests.cli.run import in_process
 from tests.pairwise import PRODUCTS, table
 
-COMMANDS = (
-    *(
-        "train",
-        "evaluate",
-        "generate",
-        "sweep",
-        "collect",
-        "table",
-        "figure",
-        "report",
-        "data",
-        "verify",
-    ),
-)
 RESULTS = Path(__file__).parents[2] / "results"
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 

@@ -1,6 +1,7 @@
 """The command line: ``noisin train``, ``evaluate``, ``generate`` and more. Nothing else prints.
 
-Commands import torch when they run, so that ``--help`` is instant and needs none.
+A command is imported when it is called, and imports torch when it runs, so that ``--help`` is
+instant.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from importlib import import_module
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cyclopts import App, CycloptsError
@@ -24,23 +24,50 @@ from noisin.errors import NoisinError
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 NO_MEMORY = "Not enough memory. Use a smaller model or a smaller batch."
 
-app = App(
-    name="noisin",
-    help="Unbiased noise regularization for recurrent neural networks.",
-    version=noisin.__version__,
-    result_action="return_value",
-    exit_on_error=False,
-    print_error=False,
-    suppress_keyboard_interrupt=False,
-)
-_RUNS = ("train", "evaluate", "generate", "tune", "sweep", "collect")
-_RESULTS = ("table", "figure", "report")
-for _order, _command in enumerate((*_RUNS, *_RESULTS, "data", "show", "verify")):
-    app.command(getattr(import_module(f"noisin.cli.{_command}"), _command), sort_key=_order)
-app.register_install_completion_command(
-    help="Install completion of commands and options for your shell: bash, zsh or fish.",
-    sort_key=99,
-)
+# The commands in the order of the help, each with the first paragraph of its own.
+COMMANDS: Mapping[str, str] = {
+    "train": "Train a model of text, music or series. Run the same command again to continue a run "
+    "that was stopped.",
+    "evaluate": "Score a trained model on its data, and add the score to evaluations.jsonl in its "
+    "folder.",
+    "generate": "Continue a prompt, draw a piece of music, or forecast a series with a trained "
+    "model.",
+    "tune": "Find a good strength of the noise, and a learning rate beside it, within a budget.",
+    "sweep": "Make many runs with several processes. The same command continues a sweep that was "
+    "stopped.",
+    "collect": "Copy the complete records of several folders into one. Run it again to add what "
+    "is new.",
+    "table": "Show a table of your own runs, or a table of the paper next to them.",
+    "figure": "Draw a figure of the paper from your own runs. The paper has one.",
+    "report": "Write a page about all runs of a folder: curves, tables, settings. It works "
+    "offline.",
+    "data": "Show facts about data: of a text, tokens, words, unknown words, and the overlap with "
+    "train.",
+    "show": "Print all settings of a preset or file as TOML, which noisin train reads back.",
+    "verify": "Check the mathematical claims of the paper, one row each, with standard errors.",
+}
+
+
+def build_app(tokens: Sequence[str] = ()) -> App:
+    """The command line, of which the command that the tokens name is imported, and no other."""
+    app = App(
+        name="noisin",
+        help="Unbiased noise regularization for recurrent neural networks.",
+        version=noisin.__version__,
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+    )
+    called = next((token for token in tokens if token in COMMANDS), None)
+    for order, (name, summary) in enumerate(COMMANDS.items()):
+        words = None if name == called else summary  # None for those of its docstring
+        app.command(f"noisin.cli.{name}:{name}", name=name, help=words, sort_key=order)
+    app.register_install_completion_command(
+        help="Install completion of commands and options for your shell: bash, zsh or fish.",
+        sort_key=len(COMMANDS),
+    )
+    return app
 
 
 def main(tokens: Sequence[str] | None = None) -> None:
@@ -53,7 +80,8 @@ def main(tokens: Sequence[str] | None = None) -> None:
 
 def _run(tokens: Sequence[str] | None) -> int:
     try:
-        code = app(tokens, console=Results())
+        given = sys.argv[1:] if tokens is None else tokens
+        code = build_app(given)(given, console=Results())
         if sys.stdout is not None:  # None if it was closed before the start
             sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output, such as head, has stopped reading

@@ -36,7 +36,8 @@ def train(
     dry_run: Switch = False,
     **flags: str | None,
 ) -> None:
-    """Train a language model. Run the same command again to continue a run that was stopped.
+    """Train a model of text, music or series. Run the same command again to continue a run that
+    was stopped.
 
     Without arguments, train the same LSTM without noise, with noise and with dropout on the
     built-in text, and compare the results in a table and a plot; about three minutes.
