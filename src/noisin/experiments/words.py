@@ -183,7 +183,8 @@ def is_plain(config: RunConfig) -> bool:
 
 def has_dropout(config: RunConfig) -> bool:
     """Whether there is dropout anywhere."""
-    return config.model.dropout != DropoutConfig(locked=config.model.dropout.locked)
+    dropout = config.model.dropout
+    return dropout != DropoutConfig(locked=dropout.locked, law=dropout.law)
 
 
 def _drops_units(config: RunConfig) -> bool:

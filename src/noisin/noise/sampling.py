@@ -51,6 +51,7 @@ class Stochastic(nn.Module):
 
     generator: Generator | None
     shard: Shard | None = None
+    mask_law: type[Any] = Bernoulli  # see regularizers.set_dropout_law
     _held: dict[Any, Tensor] | None = None  # masks that are kept: see held_masks
     _source: Callable[..., Tensor] | None = None  # of noise in place of fresh one: see replay
 
@@ -95,15 +96,18 @@ class Stochastic(nn.Module):
         shared: bool = False,
         name: str = "",
     ) -> Tensor:
-        """A dropout mask, 0 or ``1/(1 - p)``: ``1 + eps`` of Bernoulli noise.
+        """A dropout mask, 0 or ``1/(1 - p)``: ``1 + eps`` of Bernoulli noise, or of another law.
 
         ``name`` tells masks of one module and shape apart, where they are held.
         """
+        noise = Bernoulli(1 - p)
+        if self.mask_law is not Bernoulli:
+            noise = self.mask_law.from_variance(noise.variance)
         if self._held is None:
-            return self._draw(Bernoulli(1 - p), shape, like, shared).add_(1)
+            return self._draw(noise, shape, like, shared).add_(1)
         key = name, p, tuple(shape)
         if key not in self._held:
-            self._held[key] = self._draw(Bernoulli(1 - p), shape, like, shared).add_(1)
+            self._held[key] = self._draw(noise, shape, like, shared).add_(1)
         return self._held[key]
 
 

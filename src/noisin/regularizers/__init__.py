@@ -4,6 +4,7 @@ from noisin.regularizers.batch_norm import BatchNormLSTMCell as BatchNormLSTMCel
 from noisin.regularizers.cells import DropoutLSTMCell as DropoutLSTMCell
 from noisin.regularizers.cells import Masks as Masks
 from noisin.regularizers.highway import HighwayCell as HighwayCell
+from noisin.regularizers.laws import set_dropout_law as set_dropout_law
 from noisin.regularizers.layer_norm import LayerNormGRUCell as LayerNormGRUCell
 from noisin.regularizers.layer_norm import LayerNormLSTMCell as LayerNormLSTMCell
 from noisin.regularizers.melis import MelisLSTMCell as MelisLSTMCell

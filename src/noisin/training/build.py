@@ -20,11 +20,11 @@ from noisin.models.sizes import Reads, layer_sizes
 from noisin.models.steps import GateDropout, UpdateDropout
 from noisin.noise import FAMILIES, Biased, Noise, validate
 from noisin.recurrent.injection import Injection
-from noisin.regularizers import WeightDrop, WeightNoise
+from noisin.regularizers import WeightDrop, WeightNoise, set_dropout_law
 from noisin.regularizers.augmented import AugmentedLoss
 from noisin.regularizers.terms import Term
 from noisin.tasks import Observation, Task
-from noisin.training.config import LatentConfig, NoiseConfig, RunConfig
+from noisin.training.config import DropoutConfig, LatentConfig, NoiseConfig, RunConfig
 from noisin.training.objectives import NoisePenalty
 from noisin.training.schedule import noise_share
 
@@ -47,7 +47,7 @@ def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Noise |
         return None
     alpha = {} if config.alpha is None else {"alpha": config.alpha}
     if config.gamma is not None:
-        noise = _constructed(config, _noise_class(config), config.gamma, **alpha)
+        noise = _constructed(config, _noise_class(config.family), config.gamma, **alpha)
     else:
         assert config.std is not None
         noise = _of_variance(config, config.std**2, **alpha)
@@ -57,13 +57,12 @@ def build_noise(config: NoiseConfig | None, epoch: int | None = None) -> Noise |
     return noise if config.mean == 1 else Biased(noise, config.mean, config.rescaled)
 
 
-def _noise_class(config: NoiseConfig) -> type[Any]:
-    known = FAMILIES.get(config.family)
-    return known or load_object(config.family, "noise.family", ("variance", "sample"))
+def _noise_class(name: str, setting: str = "noise.family") -> type[Any]:
+    return FAMILIES.get(name) or load_object(name, setting, ("variance", "sample"))
 
 
 def _of_variance(config: NoiseConfig, variance: float, **alpha: float) -> Noise:
-    found = _noise_class(config)
+    found = _noise_class(config.family)
     if not hasattr(found, "from_variance"):
         raise InvalidValue(
             f"noise.family = {config.family!r}: noise.std and noise.schedule need a class method "
@@ -94,6 +93,13 @@ def build_model(config: RunConfig, observation: Observation) -> Any:
 
     It is a stochastic RNN if the config has ``model.latent``, and a SequenceModel if not.
     """
+    model = _with_bernoulli_dropout(config, observation)
+    if (law := config.model.dropout.law) != "bernoulli":
+        set_dropout_law(model, _noise_class(law, "model.dropout.law"))
+    return model
+
+
+def _with_bernoulli_dropout(config: RunConfig, observation: Observation) -> Any:
     model = config.model
     if model.latent is not None:
         return _stochastic(config, model.latent, observation)
@@ -121,12 +127,16 @@ def build_model(config: RunConfig, observation: Observation) -> Any:
         skip=model.skip,
         projection=None if model.projection is None else model.projection.dropout,
         initialization=model.initialization,
-        dropout=Dropouts(**model.dropout.model_dump()),
+        dropout=_dropouts(model.dropout),
         noise=build_noise(_sampled(config)),
         terms=build_terms(config),
         **_placement(config),
         **parts,
     )
+
+
+def _dropouts(config: DropoutConfig) -> Dropouts:
+    return Dropouts(**config.model_dump(exclude={"law"}))
 
 
 def _sampled(config: RunConfig) -> NoiseConfig | None:
@@ -156,7 +166,7 @@ def _assembled(config: RunConfig, observation: Observation, parts: dict[str, Any
         model.last_size,
         Reads(tied=False, linear=model.head is None, skip=model.skip),
     )
-    dropout = Dropouts(**model.dropout.model_dump())
+    dropout = _dropouts(model.dropout)
     placement = _placement(config)
     injection = Injection(
         build_noise(_sampled(config)),
@@ -197,7 +207,7 @@ def _stochastic(config: RunConfig, latent: LatentConfig, observation: Observatio
         cell=model.cell,
         head=partial(build_head, config),
         bias=None if observation.bias is None else torch.tensor(observation.bias),
-        dropout=Dropouts(**model.dropout.model_dump()),
+        dropout=_dropouts(model.dropout),
         noise=build_noise(_sampled(config)),
         **_placement(config),
         **latent.options,

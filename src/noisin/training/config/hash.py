@@ -35,6 +35,7 @@ ABSENT: dict[str, Any] = {
     "model.weight_noise": None,
     "model.dropout.words": 0.0,
     "model.dropout.words_shared": False,
+    "model.dropout.law": "bernoulli",
     "model.gate_dropout.locked": False,
     "model.gate_dropout.site": "after",
     "model.gate_dropout.shared": False,

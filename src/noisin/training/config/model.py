@@ -15,6 +15,7 @@ from pydantic import (
 
 from noisin.models.names import HEADS
 from noisin.models.sizes import Reads, size_problem
+from noisin.noise import ranges
 from noisin.recurrent.names import AFFINE_NAMES, CELL_NAMES, KERNEL_NAMES, WITHOUT_MEMORY
 from noisin.training.config.choice import Frozen, OneOf, json_values
 from noisin.training.config.latent import LatentConfig, latent_problems
@@ -44,6 +45,11 @@ class DropoutConfig(Section):
     )
     words_shared: bool = Field(
         default=False, description="Drop a word type in all columns of a batch at once."
+    )
+    law: Annotated[str, AfterValidator(OneOf(ranges.LAWS))] = Field(
+        default="bernoulli",
+        description="Of all masks but those of words: noise of this law, of the same variance, "
+        "p / (1 - p), instead of zeros and ones.",
     )
 
     @field_validator("words_shared")
