@@ -24,7 +24,7 @@ _SHOWN |= {f"model.{name}" for name in ("cell", "hidden_size", "num_layers", "em
 _SHOWN |= {
     f"model.{name}" for name in ("tied", "dropout.input", "dropout.between", "dropout.output")
 }
-_SHOWN |= {"model.dropout.words", "model.dropout.words_shared"}
+_SHOWN |= {f"model.dropout.{name}" for name in ("words", "words_shared", "law")}
 _SHOWN |= {f"model.{name}" for name in ("last_size", "output_bias", "skip", "projection.dropout")}
 # What identifies your own model and task, beside the arguments of their constructors.
 _SHOWN |= {f"own.model.{name}" for name in ("name", "class", "weights")}
@@ -204,8 +204,14 @@ def dropout(config: RunConfig) -> str:
     """
     rates = config.model.dropout.input, config.model.dropout.between, config.model.dropout.output
     if len(set(rates)) == 1:
-        return f"dropout {rates[0]:g}"
-    return "dropout " + "/".join(f"{rate:g}" for rate in rates)
+        return f"{_law(config)}dropout {rates[0]:g}"
+    return f"{_law(config)}dropout " + "/".join(f"{rate:g}" for rate in rates)
+
+
+def _law(config: RunConfig) -> str:
+    """The law of the masks of units, unless it is Bernoulli's."""
+    law = config.model.dropout.law
+    return "" if law == "bernoulli" else f"{law} "
 
 
 def dropout_std(config: RunConfig) -> float | None:
@@ -243,6 +249,8 @@ def regularizers(config: RunConfig) -> list[str]:
     ['gate dropout 0.5/0.3 (locked, before)']
     >>> regularizers(RunConfig.parse({"model": {"update_dropout": {"p": 0.25}}}))
     ['update dropout 0.25']
+    >>> regularizers(RunConfig.parse({"model": {"dropout": {"input": 0.5, "law": "gaussian"}}}))
+    ['gaussian dropout 0.5/0/0']
     """
     terms = [f"{name} {weight:g}" for name, weight in config.train.terms.items()]
     return [
@@ -261,11 +269,12 @@ def _of_units(config: RunConfig) -> list[str]:
         kinds = {"locked": gates.locked, "before": gates.site == "before", "shared": gates.shared}
         found.append(f"gate dropout {gates.x:g}/{gates.h:g}{_switches(kinds)}")
     if updates is not None:
-        found.append(f"update dropout {updates.p:g}{_switches({'locked': updates.locked})}")
+        kinds = {"locked": updates.locked}
+        found.append(f"{_law(config)}update dropout {updates.p:g}{_switches(kinds)}")
     if zoneout is not None:
         found.append(f"zoneout {zoneout.p_h:g}/{zoneout.p_c:g}")
     if projection is not None and projection.dropout:
-        found.append(f"projection dropout {projection.dropout:g}")
+        found.append(f"{_law(config)}projection dropout {projection.dropout:g}")
     return found
 
 
