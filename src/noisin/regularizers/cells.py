@@ -36,6 +36,17 @@ class Masks(NamedTuple):
     h: Tensor | None
 
 
+class _GateInput(NamedTuple):
+    """A step of a window in which each gate has its own mask, constant, on what it reads of h.
+
+    The gates come first, so that their products are one batched product.
+    """
+
+    product: Tensor  # W_x x and both biases, (4, N, H)
+    mask: Tensor  # of h, (4, N, H)
+    weight: Tensor  # W_h, transposed, (4, H, H)
+
+
 class DropoutLSTMCell(Stochastic, nn.LSTMCell):
     r"""``torch.nn.LSTMCell`` with dropout on the products ``W_x x`` and ``W_h h`` of each gate.
 
@@ -98,17 +109,34 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         if not self.training or not self.locked:
             return x.unbind(0)
         masks = self.sample_masks(x[0])
+        per_gate = self.site == "before" and not self.shared and x.dim() == 3
+        if per_gate and masks.x is not None and masks.h is not None:
+            return self._gate_inputs(x, masks.x, masks.h)
         products = self._product(x, self.weight_ih, self.bias_ih, masks.x)
         return [StepInput(product, masks.h, t=t) for t, product in enumerate(products.unbind(0))]
 
+    def _gate_inputs(self, x: Tensor, *masks: Tensor) -> Sequence[_GateInput]:
+        """The steps of a window ``(T, N, F)`` with locked masks of x and of h for each gate."""
+        weights = self.weight_ih, self.weight_hh
+        w_x, w_h = (weight.view(GATES, self.hidden_size, -1).mT for weight in weights)
+        m_x, m_h = (mask.movedim(-2, 0).contiguous() for mask in masks)
+        products = torch.bmm((x * m_x.unsqueeze(1)).flatten(1, 2), w_x)
+        if self.bias_ih is not None and self.bias_hh is not None:
+            products = products + (self.bias_ih + self.bias_hh).view(GATES, 1, -1)
+        steps = products.view(GATES, *x.shape[:2], -1).unbind(1)
+        return [_GateInput(product, m_h, w_h) for product in steps]
+
     def forward(
         self,
-        x: Tensor | StepInput,
+        x: Tensor | StepInput | _GateInput,
         state: tuple[Tensor, Tensor] | None = None,
         *,
         masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor]:
         """One step. ``masks`` are the caller's, applied whenever given, in eval() too."""
+        if isinstance(x, _GateInput):
+            h, c = self._state(x.product[0], state)
+            return _activated(torch.baddbmm(x.product, h * x.mask, x.weight).unbind(0), c)
         if isinstance(x, StepInput):
             h, c = self._state(x.x[..., 0, :], state)
             return self._gated(x.x, h, c, x.read)
@@ -136,9 +164,8 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         self, product: Tensor, h: Tensor, c: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The new state, from the masked product with x."""
-        i, f, g, o = (product + self._product(h, self.weight_hh, self.bias_hh, mask)).unbind(-2)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        return o.sigmoid() * c.tanh(), c
+        product = product + self._product(h, self.weight_hh, self.bias_hh, mask)
+        return _activated(product.unbind(-2), c)
 
     def sample_masks(self, x: Tensor) -> Masks:
         """Fresh masks for one step."""
@@ -194,3 +221,10 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
             f"{super().extra_repr()}, p_x={self.p_x}, p_h={self.p_h}, site={self.site!r}, "
             f"shared={self.shared}, locked={self.locked}"
         )
+
+
+def _activated(gates: Sequence[Tensor], c: Tensor) -> tuple[Tensor, Tensor]:
+    """The new state ``(h, c)`` of an LSTM."""
+    i, f, g, o = gates
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
