@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from noisin.experiments.evidence import rules
@@ -25,6 +25,7 @@ class Question:
         arms: the names of the points of its sweep.
         rule: decides, once all runs are there.
         seeds: of the runs of each arm.
+        borrowed: arms of question A that it needs too.
     """
 
     letter: str
@@ -33,16 +34,18 @@ class Question:
     arms: tuple[str, ...]
     rule: Callable[[Arms], Answer]
     seeds: tuple[int, ...] = SEEDS
+    borrowed: tuple[str, ...] = ()
 
     @property
     def sweep(self) -> str:
         """The name of its sweep, and of the folder of its final runs."""
         return f"claim-{self.letter.lower()}"
 
-    def answer(self, runs: Iterable[Run]) -> Answer:
+    def answer(self, runs: Sequence[Run]) -> Answer:
         """What the final runs among some runs show."""
-        arms = arms_of(runs, self.sweep)
-        lacking = missing(arms, self.arms, self.seeds)
+        arms, lent = arms_of(runs, self.sweep), arms_of(runs, QUESTIONS[0].sweep)
+        arms |= {name: lent[name] for name in self.borrowed if name in lent}
+        lacking = missing(arms, (*self.borrowed, *self.arms), self.seeds)
         return Answer("open", arms, lacking=lacking) if lacking else self.rule(arms)
 
 
@@ -65,15 +68,17 @@ QUESTIONS = (
         "C",
         "Does unbiasedness matter?",
         "Unbiased noise preserves the underlying RNN on average (title, section 3).",
-        (rules.WEAK, *rules.UNLIKE_WEAK),
+        rules.UNLIKE_WEAK,
         rules.unbiasedness_matters,
+        borrowed=(rules.WEAK,),
     ),
     Question(
         "D",
         "Is the theorem the mechanism?",
         "NOISIN is an explicit regularizer, with the penalty of section 4.",
-        (rules.STRONG, rules.SAME_STD, *rules.LIKE_STRONG),
+        (rules.SAME_STD, *rules.LIKE_STRONG),
         rules.theorem_is_the_mechanism,
+        borrowed=(rules.STRONG,),
     ),
     Question(
         "E",

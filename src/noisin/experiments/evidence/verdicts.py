@@ -36,7 +36,7 @@ def summary(runs: Sequence[Run]) -> Sheet:
         rows.append(
             (
                 *(question.letter, question.words, question.claim, answer.decision),
-                str(sum(answer.lacking.values())),
+                str(sum(answer.lacking.get(arm, 0) for arm in question.arms)),
                 f"{core_hours(runs, question):.1f}",
                 f"noisin sweep results/evidence/{question.sweep}.toml",
             )
@@ -98,13 +98,11 @@ def _effects_sheet(question: Question, effects: Mapping[str, Effect]) -> Sheet:
 
 
 def core_hours(runs: Iterable[Run], question: Question) -> float:
-    """Of the final runs of a question, and of the tuning of the arms that no earlier one has."""
-    earlier = QUESTIONS[: QUESTIONS.index(question)]
-    tuned = {*question.arms}.difference(*(each.arms for each in earlier))
+    """Of the final runs of a question, and of the runs that tuned its arms."""
     seconds = 0.0
     for run in runs:
         final = run.folder.parent.name == question.sweep
-        if run.metrics and (final or _tuned(run) in tuned):
+        if run.metrics and (final or _tuned(run) in question.arms):
             seconds += run.metrics[-1]["seconds"] * run.environment.get("threads", 1)
     return seconds / 3600
 
