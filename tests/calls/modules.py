@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 import noisin
 from noisin import noise, regularizers
 from noisin.analysis import check_unbiased
+from noisin.models import Dropout
 from tests.calls.call import Call
 
 T, N, F, H = 5, 2, 3, 4
@@ -291,6 +292,11 @@ def _wrappers() -> list[Call]:
             "unroll",
             noisin.unroll,
             {"cell": lambda: nn.LSTMCell(F, H), "x": x, "state": states(N, H)},
+        ),
+        Call(
+            "set_dropout_law",
+            regularizers.set_dropout_law,
+            {"model": lambda: Dropout(0.5), "law": lambda: noise.Laplace},
         ),
         Call(
             "Zoneout(...)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from noisin._util import arguments
+from noisin._util import checks
 from noisin.errors import InvalidType
 from noisin.noise import Noise, validate
 from noisin.regularizers.sequences import Dropout
@@ -31,7 +31,7 @@ def set_dropout_law(model: nn.Module, law: type[Noise]) -> None:
     >>> lm.dropouts[0](torch.ones(1, 1, 4)).eq(0).any()
     tensor(False)
     """
-    arguments.instance("set_dropout_law: model", model, nn.Module, "Pass the model.")
+    checks.require_module("set_dropout_law", model)
     if not isinstance(law, type) or not hasattr(law, "from_variance"):
         raise InvalidType(
             f"set_dropout_law: law must be a class of noise with from_variance, such as "
