@@ -1,0 +1,81 @@
+"""Print the table of the final runs of each data set: python results/sequences/table.py [FOLDER]
+
+FOLDER, results/sequences by default, has the sweeps MODEL-final with their evaluations on valid and
+test. Mean ± sample standard deviation over seeds, at the epoch that is best on valid.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from statistics import mean, stdev
+
+from noisin.experiments import formats
+from noisin.experiments.collection import collect
+from noisin.experiments.records import Run
+
+HEADS = (
+    *("model", "arm", "strength", "valid", "test", "valid, frames 2 to T", "test, frames 2 to T"),
+    *("train", "best epoch"),
+)
+MODELS = {"lstm": "LSTM", "gru": "GRU", "min-gru": "minGRU", "vrnn": "VRNN", "srnn": "SRNN"}
+ARMS = ("none", "dropout", "noise")
+
+
+def spread(values: list[float]) -> str:
+    """Mean ± sample standard deviation."""
+    return f"{mean(values):.3f} ± {stdev(values):.3f}"
+
+
+def after_first(run: Run, split: str) -> float:
+    """Nats per frame over frames 2 to T of the last evaluation of a split."""
+    lines = (run.folder / "evaluations.jsonl").read_text().splitlines()
+    scores = [json.loads(line) for line in lines]
+    return [s for s in scores if s["split"] == split][-1]["conventions"]["after_first"]["nats"]
+
+
+def strength(run: Run) -> str:
+    """The rate of dropout or the standard deviation of the noise."""
+    if run.config.noise is not None:
+        return f"std {run.config.noise.std:g}"
+    rate = run.config.model.dropout.output
+    return f"rate {rate:g}" if rate else ""
+
+
+def row(model: str, arm: str, runs: list[Run]) -> tuple[str, ...]:
+    """The line of an arm."""
+    epochs = [int(run.best["epoch"]) for run in runs]
+    return (
+        *(MODELS[model], arm, strength(runs[0])),
+        *(spread([run.best[split] for run in runs]) for split in ("valid", "test")),
+        *(spread([after_first(run, split) for run in runs]) for split in ("valid", "test")),
+        spread([run.best["train_clean"] for run in runs]),
+        f"{min(epochs)}-{max(epochs)}",
+    )
+
+
+def tables(folder: Path) -> str:
+    """The tables of all data sets that have final runs, in Markdown."""
+    arms: dict[tuple[str, str, str], list[Run]] = {}
+    for run in collect(folder):
+        model, _, stage = run.folder.parent.name.removeprefix(
+            f"{run.config.data.name}-"
+        ).rpartition("-")
+        if stage == "final":
+            arm = run.folder.name.split("-seed-")[0]
+            arms.setdefault((run.config.data.name, model, arm), []).append(run)
+    sheets = []
+    for data in sorted({data for data, _, _ in arms}):
+        rows = [
+            row(model, arm, arms[data, model, arm])
+            for model in MODELS
+            for arm in ARMS
+            if (data, model, arm) in arms
+        ]
+        sheets.append(formats.Sheet(data, HEADS, tuple(rows), left=(0, 1, 2)))
+    return "\n\n".join(map(formats.markdown, sheets))
+
+
+if __name__ == "__main__":
+    print(tables(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent))
