@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +45,13 @@ for arguments in {calls}:
         said, end, shown = shown.partition(f"end of {arguments}\n")
         assert said, arguments
         assert end, arguments
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_leaves_out_no_word(command: str, capsys: Any) -> None:
+    """Markdown takes <unk> for a tag and shows nothing."""
+    assert in_process(command, "--help") == 0
+    assert not re.search(r"\s[,.:;](\s|$)", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

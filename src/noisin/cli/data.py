@@ -52,7 +52,7 @@ def data(
     lower
         Convert the text to lower case.
     min_count
-        Words that are less frequent in train are <unk>.
+        Words that are less frequent in train are `<unk>`.
     max_words
         Keep that many words, the most frequent ones in train.
     split

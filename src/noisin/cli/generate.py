@@ -60,7 +60,7 @@ def generate(
     top_k
         Of text: draw from the k most probable words only.
     no_unknown
-        Of text: never draw <unk>, which stands for words that are not in the vocabulary.
+        Of text: never draw `<unk>`, which stands for words that are not in the vocabulary.
     samples
         Of a series: the number of paths of each forecast; by default 100.
     noise

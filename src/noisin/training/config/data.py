@@ -43,13 +43,13 @@ class DataConfig(Section):
     )
     lower: bool = Field(default=False, description="Of a text: convert it to lower case.")
     min_count: Whole = Field(
-        default=1, ge=1, description="Of a text: words that are less frequent in train are <unk>."
+        default=1, ge=1, description="Of a text: words that are less frequent in train are `<unk>`."
     )
     max_words: Whole | None = Field(
         default=None,
         ge=3,
         description="Of a text: keep that many words, the most frequent ones in train; all others "
-        "are <unk>.",
+        "are `<unk>`.",
     )
     split: SplitBy = Field(
         default="position",
