@@ -99,12 +99,12 @@ def tuning_sheet(grid: Sequence[Run], found: Mapping[str, Any]) -> tuple[Sheet, 
 
 
 def test_the_tables_of_sequences_are_those_of_the_records() -> None:
-    written = runpy.run_path(str(RESULTS / "sequences" / "table.py"))["tables"](
-        RESULTS / "sequences"
-    )
-    assert "| LSTM | noise | std 1 |" in written
-    for table in written.split("\n\n**"):
+    folder = RESULTS / "sequences"
+    tables = runpy.run_path(str(folder / "table.py"))["tables"](folder)
+    assert "| LSTM | noise | std 1 |" in tables
+    for table in tables.split("\n\n**"):
         assert table in PAGE
+    assert runpy.run_path(str(folder / "forecasts.py"))["table"](folder) in PAGE
 
 
 def test_the_verdict_on_tuning_is_that_of_the_records() -> None:

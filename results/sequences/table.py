@@ -15,11 +15,9 @@ from noisin.experiments import formats
 from noisin.experiments.collection import collect
 from noisin.experiments.records import Run
 
-HEADS = (
-    *("model", "arm", "strength", "valid", "test", "valid, frames 2 to T", "test, frames 2 to T"),
-    *("train", "best epoch"),
-)
+SPLITS = ("valid", "test")
 MODELS = {"lstm": "LSTM", "gru": "GRU", "min-gru": "minGRU", "vrnn": "VRNN", "srnn": "SRNN"}
+SERIES = ("bikes", "ett")  # have one sequence each
 ARMS = ("none", "dropout", "noise")
 
 
@@ -31,8 +29,8 @@ def spread(values: list[float]) -> str:
 def after_first(run: Run, split: str) -> float:
     """Nats per frame over frames 2 to T of the last evaluation of a split."""
     lines = (run.folder / "evaluations.jsonl").read_text().splitlines()
-    scores = [json.loads(line) for line in lines]
-    return [s for s in scores if s["split"] == split][-1]["conventions"]["after_first"]["nats"]
+    scores = [score for score in map(json.loads, lines) if score["split"] == split]
+    return scores[-1]["conventions"]["after_first"]["nats"]
 
 
 def strength(run: Run) -> str:
@@ -43,16 +41,17 @@ def strength(run: Run) -> str:
     return f"rate {rate:g}" if rate else ""
 
 
-def row(model: str, arm: str, runs: list[Run]) -> tuple[str, ...]:
-    """The line of an arm."""
+def columns(model: str, arm: str, runs: list[Run]) -> dict[str, str]:
+    """The line of an arm, by the heads of the columns."""
     epochs = [int(run.best["epoch"]) for run in runs]
-    return (
-        *(MODELS[model], arm, strength(runs[0])),
-        *(spread([run.best[split] for run in runs]) for split in ("valid", "test")),
-        *(spread([after_first(run, split) for run in runs]) for split in ("valid", "test")),
-        spread([run.best["train_clean"] for run in runs]),
-        f"{min(epochs)}-{max(epochs)}",
-    )
+    line = {"model": MODELS[model], "arm": arm, "strength": strength(runs[0])}
+    line |= {split: spread([run.best[split] for run in runs]) for split in SPLITS}
+    if runs[0].config.data.name not in SERIES:
+        for split in SPLITS:
+            nats = [after_first(run, split) for run in runs]
+            line[f"{split}, frames 2 to T"] = spread(nats)
+    line["train"] = spread([run.best["train_clean"] for run in runs])
+    return line | {"best epoch": f"{min(epochs)}-{max(epochs)}"}
 
 
 def tables(folder: Path) -> str:
@@ -68,12 +67,13 @@ def tables(folder: Path) -> str:
     sheets = []
     for data in sorted({data for data, _, _ in arms}):
         rows = [
-            row(model, arm, arms[data, model, arm])
+            columns(model, arm, arms[data, model, arm])
             for model in MODELS
             for arm in ARMS
             if (data, model, arm) in arms
         ]
-        sheets.append(formats.Sheet(data, HEADS, tuple(rows), left=(0, 1, 2)))
+        lines = tuple(tuple(row.values()) for row in rows)
+        sheets.append(formats.Sheet(data, tuple(rows[0]), lines, left=(0, 1, 2)))
     return "\n\n".join(map(formats.markdown, sheets))
 
 

@@ -1,0 +1,57 @@
+"""Print the table of the forecasts of each series: python results/sequences/forecasts.py [FOLDER]
+
+FOLDER, results/sequences by default, has the sweeps MODEL-final with the forecast-SEED.json of each
+run. The CRPS of a target is divided by that of its seasonal-naive forecast of 24 steps before; then
+all are means over targets, and mean ± sample standard deviation over seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from noisin.experiments import formats
+
+HEADS = ("data", "arm", "noise", "CRPS / naive", "in 50 %", "in 80 %", "in 95 %")
+ARMS = ("none", "dropout", "noise")
+
+
+def scores(targets: Mapping[str, Any]) -> tuple[float, ...]:
+    """Relative CRPS, and how much the bands of 50, 80 and 95 % contain, in percent."""
+    found = targets.values()
+    coverage = (
+        100 * mean(target["coverage"][band] for target in found) for band in ("0.5", "0.8", "0.95")
+    )
+    return mean(target["crps"] / target["naive"]["24"] for target in found), *coverage
+
+
+def row(data: str, arm: str, noise: str, runs: list[tuple[float, ...]]) -> tuple[str, ...]:
+    """The line of an arm."""
+    crps, *bands = zip(*runs, strict=True)
+    shown = (f"{mean(band):.1f} ± {stdev(band):.1f}" for band in bands)
+    return (data, arm, noise, f"{mean(crps):.3f} ± {stdev(crps):.3f}", *shown)
+
+
+def table(folder: Path) -> str:
+    """The table, in Markdown."""
+    rows = []
+    for sweep in sorted(folder.glob("*-final")):
+        for arm in ARMS:
+            files = sorted(sweep.glob(f"{arm}-seed-*/forecast-*.json"))
+            found = [json.loads(file.read_text()) for file in files]
+            if not found:
+                continue
+            data = sweep.name.split("-")[0]
+            off = [scores(one.get("without_noise", one["targets"])) for one in found]
+            rows.append(row(data, arm, "off", off))
+            if found[0]["noise"]:
+                rows.append(row(data, arm, "on", [scores(one["targets"]) for one in found]))
+    return formats.markdown(formats.Sheet("Forecasts", HEADS, tuple(rows), left=(0, 1, 2)))
+
+
+if __name__ == "__main__":
+    print(table(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent))
