@@ -83,11 +83,13 @@ class Walk:
             self.eta = model._draw(STANDARD, shape, like)
         else:
             self.eta = _given(eta, shape, like)
+        # Unbound once: the gradient of inputs[t] is as large as all steps, and there are T of them.
+        self._steps = [[None] * T if part is None else part.unbind() for part in self.inputs]
         self.run = model.sequence()
 
     def step(self, t: int) -> LatentStep:
         """The next step."""
-        inputs = states.repeat(states.map(lambda part: part[t], self.inputs), self.K)
+        inputs = states.repeat(tuple(part[t] for part in self._steps), self.K)
         found, self.state = self.run(inputs, self.state, self.eta[t])
         return found
 
