@@ -6,7 +6,6 @@ import doctest
 import json
 import math
 import re
-import runpy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,15 +95,6 @@ def tuning_sheet(grid: Sequence[Run], found: Mapping[str, Any]) -> tuple[Sheet, 
     return Sheet("The built-in text", ("", "valid"), tuple(rows), left=(0,)), verdict + (
         "holds." if holds else "failed."
     )
-
-
-def test_the_tables_of_sequences_are_those_of_the_records() -> None:
-    folder = RESULTS / "sequences"
-    tables = runpy.run_path(str(folder / "table.py"))["tables"](folder)
-    assert "| LSTM | noise | std 1 |" in tables
-    for table in tables.split("\n\n**"):
-        assert table in PAGE
-    assert runpy.run_path(str(folder / "forecasts.py"))["table"](folder) in PAGE
 
 
 def test_the_verdict_on_tuning_is_that_of_the_records() -> None:

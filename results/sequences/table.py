@@ -6,76 +6,87 @@ test. Mean ± sample standard deviation over seeds, at the epoch that is best on
 
 from __future__ import annotations
 
-import json
 import sys
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
-from statistics import mean, stdev
+from typing import Any
 
 from noisin.experiments import formats
 from noisin.experiments.collection import collect
 from noisin.experiments.records import Run
+from noisin.experiments.seeds import Mean
 
-SPLITS = ("valid", "test")
 MODELS = {"lstm": "LSTM", "gru": "GRU", "min-gru": "minGRU", "vrnn": "VRNN", "srnn": "SRNN"}
-SERIES = ("bikes", "ett")  # have one sequence each
 ARMS = ("none", "dropout", "noise")
+SPLITS = ("valid", "test")
+
+Finals = dict[tuple[str, str], list[Run]]  # by model and arm
 
 
-def spread(values: list[float]) -> str:
-    """Mean ± sample standard deviation."""
-    return f"{mean(values):.3f} ± {stdev(values):.3f}"
+def finals(runs: Iterable[Run]) -> dict[str, Finals]:
+    """The runs of the second stage by data set, and by model and arm, in the order of the page."""
+    found: dict[str, Finals] = defaultdict(dict)
+    for run in sorted(runs, key=lambda run: (run.config.data.name, run.config.seed)):
+        sweep, arm = run.folder.parent.name, run.folder.name.split("-seed-")[0]
+        if sweep.endswith("-final"):
+            data = run.config.data.name
+            model = sweep.removeprefix(f"{data}-").removesuffix("-final")
+            found[data].setdefault((model, arm), []).append(run)
+    for arms in found.values():
+        arms.update({key: arms.pop(key) for key in sorted(arms, key=_place)})
+    return found
 
 
-def after_first(run: Run, split: str) -> float:
-    """Nats per frame over frames 2 to T of the last evaluation of a split."""
-    lines = (run.folder / "evaluations.jsonl").read_text().splitlines()
-    scores = [score for score in map(json.loads, lines) if score["split"] == split]
-    return scores[-1]["conventions"]["after_first"]["nats"]
+def _place(key: tuple[str, str]) -> tuple[int, int]:
+    model, arm = key
+    return list(MODELS).index(model), ARMS.index(arm)
 
 
 def strength(run: Run) -> str:
     """The rate of dropout or the standard deviation of the noise."""
-    if run.config.noise is not None:
-        return f"std {run.config.noise.std:g}"
-    rate = run.config.model.dropout.output
+    config = run.config
+    if config.noise is not None:
+        return f"std {config.noise.std:g}"
+    rate = config.model.dropout.output
     return f"rate {rate:g}" if rate else ""
 
 
-def columns(model: str, arm: str, runs: list[Run]) -> dict[str, str]:
-    """The line of an arm, by the heads of the columns."""
-    epochs = [int(run.best["epoch"]) for run in runs]
+def after_first(run: Run, split: str = "test") -> float | None:
+    """The score of a split without the first frame of each piece, which a series does not have."""
+    kept: list[dict[str, Any]] = [
+        line["conventions"]
+        for line in run.evaluations
+        if line["split"] == split and line["method"] in ("exact", "elbo") and "conventions" in line
+    ]
+    return kept[-1]["after_first"]["nats"] if kept else None
+
+
+def row(key: tuple[str, str], runs: list[Run]) -> dict[str, str]:
+    """The line of an arm, by the heads of its columns."""
+
+    def shown(name: str) -> str:
+        return Mean.of([run.best[name] for run in runs if run.best]).shown(runs[0].unit)
+
+    model, arm = key
     line = {"model": MODELS[model], "arm": arm, "strength": strength(runs[0])}
-    line |= {split: spread([run.best[split] for run in runs]) for split in SPLITS}
-    if runs[0].config.data.name not in SERIES:
-        for split in SPLITS:
-            nats = [after_first(run, split) for run in runs]
-            line[f"{split}, frames 2 to T"] = spread(nats)
-    line["train"] = spread([run.best["train_clean"] for run in runs])
-    return line | {"best epoch": f"{min(epochs)}-{max(epochs)}"}
+    line |= {"valid": shown("best_valid"), "test": shown("test")}
+    for split in SPLITS:
+        found = [value for run in runs if (value := after_first(run, split)) is not None]
+        if len(found) == len(runs):
+            line[f"{split}, frames 2 to T"] = Mean.of(found).shown(runs[0].unit)
+    epochs = {int(run.best["epoch"]) for run in runs if run.best}
+    ends = "-".join(map(str, sorted({min(epochs), max(epochs)})))
+    return line | {"train": shown("train_clean"), "best epoch": ends}
 
 
-def tables(folder: Path) -> str:
-    """The tables of all data sets that have final runs, in Markdown."""
-    arms: dict[tuple[str, str, str], list[Run]] = {}
-    for run in collect(folder):
-        model, _, stage = run.folder.parent.name.removeprefix(
-            f"{run.config.data.name}-"
-        ).rpartition("-")
-        if stage == "final":
-            arm = run.folder.name.split("-seed-")[0]
-            arms.setdefault((run.config.data.name, model, arm), []).append(run)
-    sheets = []
-    for data in sorted({data for data, _, _ in arms}):
-        rows = [
-            columns(model, arm, arms[data, model, arm])
-            for model in MODELS
-            for arm in ARMS
-            if (data, model, arm) in arms
-        ]
-        lines = tuple(tuple(row.values()) for row in rows)
-        sheets.append(formats.Sheet(data, tuple(rows[0]), lines, left=(0, 1, 2)))
-    return "\n\n".join(map(formats.markdown, sheets))
+def table(data: str, arms: Finals) -> str:
+    """The table of a data set, in Markdown."""
+    lines = [row(key, runs) for key, runs in arms.items()]
+    rows = tuple(tuple(line.values()) for line in lines)
+    return formats.markdown(formats.Sheet(data, tuple(lines[0]), rows, left=(0, 1, 2)))
 
 
 if __name__ == "__main__":
-    print(tables(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent))
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    print("\n\n".join(table(*item) for item in finals(collect(folder)).items()))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
 from noisin.models.latent import DiagonalGaussian, GaussianNetwork
+from noisin.models.latent.gaussian import JointNetworks
 from tests import stats
 
 
@@ -55,3 +57,20 @@ def test_an_untrained_network_is_near_the_standard_normal() -> None:
     torch.testing.assert_close(law.mean, torch.zeros(3, 4))
     torch.testing.assert_close(law.std, torch.ones(3, 4), atol=0.05, rtol=0)
     assert (GaussianNetwork(6, 4, None)(-1e4 * torch.ones(3, 6)).std > 0).all()
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+def test_networks_together_are_each_of_them(separate: bool, count: int) -> None:
+    options: dict[str, Any] = {"separate": separate, "activation": "clipped-leaky-relu"}
+    networks = [GaussianNetwork(size, 4, 8, **options).double() for size in (6, 3)]
+    known = [torch.randn(5, size, dtype=torch.float64, requires_grad=True) for size in (3, 0)]
+    v = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    joint = JointNetworks(networks, 3)
+    together = joint(joint.known(*known[:count]), v)
+    apart = [network(x, v) for network, x in zip(networks[:count], known, strict=False)]
+    read = [v, known[0], *networks[0].parameters(), *networks[count - 1].parameters()]
+    for one, other in zip(together, apart, strict=True):
+        torch.testing.assert_close(one, other)
+    sums = [sum((law.mean.sin() * law.std).sum() for law in laws) for laws in (together, apart)]
+    torch.testing.assert_close(*(torch.autograd.grad(total, read) for total in sums))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -100,3 +100,60 @@ class GaussianNetwork(nn.Module):
         x = torch.cat(inputs, -1)
         mean, s = torch.cat([network(x) for network in self.networks], -1).chunk(2, -1)
         return DiagonalGaussian(mean, F.softplus(s + OFFSET) + SMALLEST_STD)
+
+
+class JointNetworks:
+    """Networks that read one variable v at each step, as one network.
+
+    What else they read is known of all steps, so that its products are computed before the loop, by
+    :meth:`known`. In the loop, the products of all networks with v are one, and so are those of
+    their second layers, whose matrix has the layers of the networks as its blocks.
+
+    Args:
+        networks: with hidden layers of one size; v is the last that each of them reads.
+        v_size: the size of v.
+
+    >>> networks = [GaussianNetwork(2, 3, 5), GaussianNetwork(6, 3, 5)]
+    >>> joint, v, a = JointNetworks(networks, 2), torch.ones(7, 2), torch.ones(7, 4)
+    >>> p, q = joint(joint.known(a[:, :0], a), v)
+    >>> torch.allclose(p.mean, networks[0](v).mean), torch.allclose(q.std, networks[1](a, v).std)
+    (True, True)
+    """
+
+    def __init__(self, networks: Sequence[GaussianNetwork], v_size: int) -> None:
+        self.count, self.v_size = len(networks), v_size
+        parts = [cast(nn.Sequential, part) for network in networks for part in network.networks]
+        self.first = [cast(nn.Linear, part[0]) for part in parts]
+        self.activation = parts[0][1]
+        second = [cast(nn.Linear, part[2]) for part in parts]
+        self.V = torch.cat([layer.weight[:, -v_size:] for layer in self.first]).t()
+        self.W = torch.block_diag(*(layer.weight for layer in second)).t()  # type: ignore[no-untyped-call]
+        self.bias = torch.cat([layer.bias for layer in second])
+
+    def known(self, *inputs: Tensor) -> Tensor:
+        """The part of the first layers that is known, of what each network reads before v.
+
+        A network that reads v alone has an input of size zero. Fewer inputs than networks are those
+        of the first ones.
+        """
+        each = len(self.first) // self.count
+        read = [x for x in inputs for _ in range(each)]
+        return torch.cat(
+            [
+                F.linear(x, layer.weight[:, : -self.v_size], layer.bias)
+                for x, layer in zip(read, self.first, strict=False)
+            ],
+            -1,
+        )
+
+    def __call__(self, known: Tensor, v: Tensor) -> list[DiagonalGaussian]:
+        """The Gaussians of the networks that ``known`` is of."""
+        V, W, bias = self.V, self.W, self.bias
+        if (width := known.shape[-1]) < len(W):  # of the first networks
+            out = width * len(bias) // len(W)
+            V, W, bias = V[:, :width], W[:width, :out], bias[:out]
+        hidden = self.activation(torch.addmm(known, v, V))
+        z_size = len(self.bias) // (2 * self.count)
+        mean, s = torch.addmm(bias, hidden, W).view(len(v), -1, 2, z_size).unbind(2)
+        std = F.softplus(s + OFFSET) + SMALLEST_STD
+        return [DiagonalGaussian(*law) for law in zip(mean.unbind(1), std.unbind(1), strict=True)]

@@ -13,6 +13,7 @@ the prior's, ``μ_q = μ_p + f(a_t, z_{t-1})``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State
 from noisin.models.latent.base import LatentModel
-from noisin.models.latent.gaussian import GaussianNetwork
+from noisin.models.latent.gaussian import GaussianNetwork, JointNetworks
 from noisin.models.latent.networks import Activation, Stack, dense, reverse
 from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
 from noisin.recurrent.injection import Injection
@@ -73,19 +74,21 @@ class SRNN(LatentModel):
         self._emit_from(H + Z, activation=ACTIVATION)
 
     def context(self, batch: Batch, state: State) -> tuple[Inputs, State]:
-        """d and a."""
+        """d, and what prior and posterior make of d and a."""
         u, x = self._embedded(batch)
         d, state = self.layers(u, state)
         both = torch.cat([d, x], -1)
-        if not self.smoothing:
-            return (d, self.future(both)), state
-        a, _ = self.future(reverse(both, batch.scored))
-        return (d, reverse(a, batch.scored)), state
+        if self.smoothing:
+            a, _ = self.future(reverse(both, batch.scored))
+            a = reverse(a, batch.scored)
+        else:
+            a = self.future(both)
+        return (d, self._laws.known(d, a)), state
 
     def prior_context(self, x: Tensor, state: State) -> tuple[Inputs, State]:
-        """d alone."""
+        """d, and what the prior makes of it."""
         d, state = self.layers(self._embedded_inputs(x), state)
-        return (d, None), state
+        return (d, self._laws.known(d)), state
 
     def initial(self, like: Tensor) -> State:
         """z = 0."""
@@ -93,13 +96,19 @@ class SRNN(LatentModel):
 
     def sequence(self) -> StepFunction:
         """The steps of z."""
-        return self._step
+        return partial(self._step, self._laws)
 
-    def _step(self, inputs: Inputs, state: State, eta: Tensor) -> tuple[LatentStep, State]:
-        d, a = inputs
-        p = self.prior(d, state)
-        q = p if a is None else self.posterior(a, state)
-        if self.res_q and a is not None:
+    @property
+    def _laws(self) -> JointNetworks:
+        return JointNetworks([self.prior, self.posterior], self.z_size)
+
+    def _step(
+        self, laws: JointNetworks, inputs: Inputs, state: State, eta: Tensor
+    ) -> tuple[LatentStep, State]:
+        d, known = inputs
+        p, *posterior = laws(known, state)
+        q = posterior[0] if posterior else p
+        if self.res_q and posterior:
             q = q._replace(mean=p.mean + q.mean)
         z = q.at(eta)
         return LatentStep(z, q, p, torch.cat([d, z], -1)), z

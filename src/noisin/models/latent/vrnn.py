@@ -22,7 +22,7 @@ from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State
 from noisin.models.latent.base import LatentModel
-from noisin.models.latent.gaussian import GaussianNetwork
+from noisin.models.latent.gaussian import GaussianNetwork, JointNetworks
 from noisin.models.latent.networks import Advance, StepStack, dense
 from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
 
@@ -58,8 +58,14 @@ class VRNN(LatentModel):
         self._emit_from(M + H)
 
     def context(self, batch: Batch, state: State) -> tuple[Inputs, State]:
-        """The embedded inputs and targets."""
-        return self._embedded(batch), state
+        """The embedded inputs, and what prior and posterior make of the embedded targets."""
+        u, x = self._embedded(batch)
+        return (u, self._laws.known(u[..., :0], x)), state
+
+    def prior_context(self, x: Tensor, state: State) -> tuple[Inputs, State]:
+        """The same of the prior alone, which does not read targets."""
+        u = self._embedded_inputs(x)
+        return (u, self._laws.known(u[..., :0])), state
 
     def initial(self, like: Tensor) -> State:
         """The state of the layers, and the embedding of z = 0."""
@@ -67,16 +73,20 @@ class VRNN(LatentModel):
 
     def sequence(self) -> StepFunction:
         """The steps of h and z."""
-        return partial(self._step, self.layers.sequence())
+        return partial(self._step, self.layers.sequence(), self._laws)
+
+    @property
+    def _laws(self) -> JointNetworks:
+        return JointNetworks([self.prior, self.posterior], self.hidden_size)
 
     def _step(
-        self, advance: Advance, inputs: Inputs, state: State, eta: Tensor
+        self, advance: Advance, laws: JointNetworks, inputs: Inputs, state: State, eta: Tensor
     ) -> tuple[LatentStep, State]:
-        (u, x), (layers, before) = inputs, state
+        (u, known), (layers, before) = inputs, state
         h, layers = advance(torch.cat([u, before], -1), layers)
-        p = self.prior(h)
-        q = p if x is None else self.posterior(x, h)
-        if self.res_q and x is not None:
+        p, *posterior = laws(known, h)
+        q = posterior[0] if posterior else p
+        if self.res_q and posterior:
             q = q._replace(mean=p.mean + q.mean)
         z = q.at(eta)
         after = self.embed_z(z)
