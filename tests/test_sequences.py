@@ -90,9 +90,12 @@ def test_what_the_page_says_of_the_published_lstm() -> None:
 def test_the_scores_on_the_projects_page() -> None:
     """Those of test, over all frames, in two decimals."""
     page = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    none, dropout, noise = (
-        f"{mean(run.best['test'] for run in FINALS['jsb']['lstm', arm] if run.best):.2f}"
-        for arm in TABLE["ARMS"]
+    (none, dropout, noise), (gru, _, noisy_gru) = (
+        [
+            f"{mean(run.best['test'] for run in FINALS['jsb'][model, arm] if run.best):.2f}"
+            for arm in TABLE["ARMS"]
+        ]
+        for model in ("lstm", "gru")
     )
     assert f"units from {none} nats per frame on test to {noise}, and tuned dropout" in page
-    assert f"on its output to {dropout} " in page
+    assert f"on its output to {dropout}; a GRU from {gru} to {noisy_gru}, and dropout" in page
