@@ -113,13 +113,15 @@ def _arguments(given: Mapping[str, Any]) -> str:
 def _cell(name: str) -> str:
     """The name of a cell in words.
 
-    >>> _cell("gru"), _cell("elman-tanh"), _cell("layer-norm-lstm"), _cell("mine.cells:Cell")
-    ('GRU', 'Elman-tanh', 'Layer-norm LSTM', 'mine.cells:Cell')
+    >>> _cell("gru"), _cell("elman-tanh"), _cell("layer-norm-lstm"), _cell("min-gru")
+    ('GRU', 'Elman-tanh', 'Layer-norm LSTM', 'minGRU')
     """
     if ":" in name:  # package.module:Class
         return name
     kind, _, base = name.rpartition("-")
     if base in ("lstm", "gru"):
+        if kind == "min":  # as its authors write it
+            return f"min{base.upper()}"
         return f"{kind.capitalize()} {base.upper()}".strip()
     return name.capitalize()
 
