@@ -38,6 +38,36 @@ def test_the_forecasts_are_those_of_the_records() -> None:
     assert FORECASTS["table"](RESULTS / "sequences") in PAGE
 
 
+@pytest.mark.parametrize(
+    ("script", "given", "said"),
+    [
+        ("next", [], "MODEL"),
+        ("next", ["jsb-rnn"], "jsb-rnn"),
+        ("next", ["jsb-gru", __file__], "is not a folder"),
+        ("table", ["nowhere"], "nowhere does not exist"),
+        ("table", [__file__], "is not a folder"),
+        ("table", ["."], "has no runs"),
+        ("forecasts", ["nowhere"], "nowhere has no"),
+    ],
+)
+def test_the_scripts_refuse_wrong_arguments(
+    script: str,
+    given: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With one message and exit code 2."""
+    monkeypatch.chdir(tmp_path)
+    path = str(RESULTS / "sequences" / f"{script}.py")
+    monkeypatch.setattr("sys.argv", [path, *given])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(path, run_name="__main__")
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("data", FINALS)
 def test_only_arms_that_are_finished_are_published(data: str) -> None:
     """With all seeds, at the strength that was best on valid with another one."""

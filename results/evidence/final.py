@@ -6,34 +6,56 @@ of none.toml and gates.toml with --out OUT. A question is left out until all its
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from noisin._util import toml
-from noisin.errors import InvalidValue
+from noisin.errors import InvalidValue, NoisinError
 from noisin.experiments.collection import collect
 from noisin.experiments.evidence import points
 from noisin.experiments.evidence.arms import arms_of
 from noisin.experiments.evidence.questions import QUESTIONS
 
 HERE = Path(__file__).parent
-OUT = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/evidence")
 
-tuned = {
-    path.parts[-3]: tomllib.loads(path.read_text()) for path in OUT.glob("*/tune-*/tuned.toml")
-}
-for sweep in ("none", "gates"):  # learning rates alone
-    runs = arms_of(collect(OUT), sweep).values() if OUT.is_dir() else ()
-    if len(runs) == len(points.LRS) and all(arm.runs for arm in runs):
-        best = min(runs, key=lambda arm: arm.valid)
-        (run,) = best.runs.values()
-        tuned[sweep] = run.config.model_dump(mode="json", exclude_defaults=True)
-if "weak" in tuned:
-    gates = points.gates(tuned["weak"]["noise"]["std"])
-    (HERE / "gates.toml").write_text(toml.dumps(gates) + "\n")
-for question in QUESTIONS:
+
+def tuned_in(out: Path) -> dict[str, dict[str, Any]]:
+    """The settings of every arm whose tuning is done."""
+    tuned = {
+        path.parts[-3]: tomllib.loads(path.read_text()) for path in out.glob("*/tune-*/tuned.toml")
+    }
+    for sweep in ("none", "gates"):  # learning rates alone
+        runs = arms_of(collect(out), sweep).values()
+        if len(runs) == len(points.LRS) and all(arm.runs for arm in runs):
+            best = min(runs, key=lambda arm: arm.valid)
+            (run,) = best.runs.values()
+            tuned[sweep] = run.config.model_dump(mode="json", exclude_defaults=True)
+    return tuned
+
+
+def write(tuned: dict[str, dict[str, Any]]) -> None:
+    """The sweeps of all questions whose arms are tuned, and that of the gates."""
+    if "weak" in tuned:
+        gates = points.gates(tuned["weak"]["noise"]["std"])
+        (HERE / "gates.toml").write_text(toml.dumps(gates) + "\n")
+    for question in QUESTIONS:
+        try:
+            (HERE / f"{question.sweep}.toml").write_text(points.sweep(question, tuned))
+        except InvalidValue as error:
+            print(error)
+
+
+def main() -> None:
+    """Read the arguments; a wrong one is refused with exit code 2."""
+    parser = argparse.ArgumentParser(description="Write the final sweeps of the plan.")
+    parser.add_argument("out", metavar="OUT", nargs="?", type=Path, default=Path("runs/evidence"))
     try:
-        (HERE / f"{question.sweep}.toml").write_text(points.sweep(question, tuned))
-    except InvalidValue as error:
-        print(error)
+        write(tuned_in(parser.parse_args().out))
+    except NoisinError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

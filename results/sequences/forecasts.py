@@ -7,17 +7,21 @@ all are means over targets, and mean ± sample standard deviation over seeds.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from noisin.experiments import formats
+from noisin.experiments.seeds import Mean
+from noisin.tasks.unit import Unit
 
+HERE = Path(__file__).parent
 HEADS = ("data", "arm", "noise", "CRPS / naive", "in 50 %", "in 80 %", "in 95 %")
 ARMS = ("none", "dropout", "noise")
+CRPS = Unit("nats", "step")  # for its digits
 
 
 def scores(targets: Mapping[str, Any]) -> tuple[float, ...]:
@@ -31,13 +35,12 @@ def scores(targets: Mapping[str, Any]) -> tuple[float, ...]:
 
 def row(data: str, arm: str, noise: str, runs: list[tuple[float, ...]]) -> tuple[str, ...]:
     """The line of an arm."""
-    crps, *bands = zip(*runs, strict=True)
-    shown = (f"{mean(band):.1f} ± {stdev(band):.1f}" for band in bands)
-    return (data, arm, noise, f"{mean(crps):.3f} ± {stdev(crps):.3f}", *shown)
+    crps, *bands = (Mean.of(values) for values in zip(*runs, strict=True))
+    return (data, arm, noise, crps.shown(CRPS), *map(str, bands))
 
 
 def table(folder: Path) -> str:
-    """The table, in Markdown."""
+    """The table, in Markdown; empty without forecasts."""
     rows = []
     for sweep in sorted(folder.glob("*-final")):
         for arm in ARMS:
@@ -50,8 +53,20 @@ def table(folder: Path) -> str:
             rows.append(row(data, arm, "off", off))
             if found[0]["noise"]:
                 rows.append(row(data, arm, "on", [scores(one["targets"]) for one in found]))
-    return formats.markdown(formats.Sheet("Forecasts", HEADS, tuple(rows), left=(0, 1, 2)))
+    sheet = formats.Sheet("Forecasts", HEADS, tuple(rows), left=(0, 1, 2))
+    return formats.markdown(sheet) if rows else ""
+
+
+def main() -> None:
+    """Read the arguments; a wrong one is refused with exit code 2."""
+    parser = argparse.ArgumentParser(description="Print the table of the forecasts.")
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, default=HERE)
+    folder = parser.parse_args().folder
+    found = table(folder)
+    if not found:
+        parser.error(f"{folder} has no forecast-*.json of a MODEL-final. Run noisin generate.")
+    print(found)
 
 
 if __name__ == "__main__":
-    print(table(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent))
+    main()

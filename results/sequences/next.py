@@ -8,7 +8,7 @@ is printed when all of them are done.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tomllib
 from pathlib import Path
 
@@ -89,7 +89,19 @@ def next_sweep(model: str, out: Path) -> Path | None:
     return path if len(finished(out, path.stem)) < 3 * len(points) else None
 
 
-if __name__ == "__main__":
-    path = next_sweep(sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else "runs"))
+def main() -> None:
+    """Read the arguments; a wrong one is refused with exit code 2."""
+    models = sorted(path.stem.removesuffix("-tuning") for path in HERE.glob("*-tuning.toml"))
+    parser = argparse.ArgumentParser(description="Write the next sweep of a model, print its path.")
+    parser.add_argument("model", metavar="MODEL", choices=models, help=", ".join(models))
+    parser.add_argument("out", metavar="OUT", nargs="?", type=Path, default=Path("runs"))
+    given = parser.parse_args()
+    if given.out.exists() and not given.out.is_dir():
+        parser.error(f"{given.out} is not a folder. Name the --out of noisin sweep.")
+    path = next_sweep(given.model, given.out)
     if path is not None:
         print(path)
+
+
+if __name__ == "__main__":
+    main()

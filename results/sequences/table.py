@@ -6,17 +6,19 @@ test. Mean ± sample standard deviation over seeds, at the epoch that is best on
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from noisin.errors import NoisinError
 from noisin.experiments import formats
 from noisin.experiments.collection import collect
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
 
+HERE = Path(__file__).parent
 MODELS = {"lstm": "LSTM", "gru": "GRU", "min-gru": "minGRU", "vrnn": "VRNN", "srnn": "SRNN"}
 ARMS = ("none", "dropout", "noise")
 SPLITS = ("valid", "test")
@@ -87,6 +89,19 @@ def table(data: str, arms: Finals) -> str:
     return formats.markdown(formats.Sheet(data, tuple(lines[0]), rows, left=(0, 1, 2)))
 
 
+def main() -> None:
+    """Read the arguments; a wrong one is refused with exit code 2."""
+    parser = argparse.ArgumentParser(description="Print the table of each data set.")
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, default=HERE)
+    folder = parser.parse_args().folder
+    try:
+        found = finals(collect(folder))
+    except NoisinError as error:
+        parser.error(str(error))
+    if not found:
+        parser.error(f"{folder} has no runs in a sweep MODEL-final. See results/sequences/next.py.")
+    print("\n\n".join(table(*item) for item in found.items()))
+
+
 if __name__ == "__main__":
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    print("\n\n".join(table(*item) for item in finals(collect(folder)).items()))
+    main()

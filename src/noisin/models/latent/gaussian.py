@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple, cast
 
 import torch
@@ -124,11 +125,15 @@ class JointNetworks:
         self.count, self.v_size = len(networks), v_size
         parts = [cast(nn.Sequential, part) for network in networks for part in network.networks]
         self.first = [cast(nn.Linear, part[0]) for part in parts]
+        self.second = [cast(nn.Linear, part[2]) for part in parts]
         self.activation = parts[0][1]
-        second = [cast(nn.Linear, part[2]) for part in parts]
-        self.V = torch.cat([layer.weight[:, -v_size:] for layer in self.first]).t()
-        self.W = torch.block_diag(*(layer.weight for layer in second)).t()  # type: ignore[no-untyped-call]
-        self.bias = torch.cat([layer.bias for layer in second])
+
+    @cached_property
+    def _matrices(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What a step needs and :meth:`known` does not: V, W and the bias of the second layers."""
+        V = torch.cat([layer.weight[:, -self.v_size :] for layer in self.first]).t()
+        W = torch.block_diag(*(layer.weight for layer in self.second)).t()  # type: ignore[no-untyped-call]
+        return V, W, torch.cat([layer.bias for layer in self.second])
 
     def known(self, *inputs: Tensor) -> Tensor:
         """The part of the first layers that is known, of what each network reads before v.
@@ -148,12 +153,12 @@ class JointNetworks:
 
     def __call__(self, known: Tensor, v: Tensor) -> list[DiagonalGaussian]:
         """The Gaussians of the networks that ``known`` is of."""
-        V, W, bias = self.V, self.W, self.bias
+        V, W, bias = self._matrices
+        z_size = len(bias) // (2 * self.count)
         if (width := known.shape[-1]) < len(W):  # of the first networks
             out = width * len(bias) // len(W)
             V, W, bias = V[:, :width], W[:width, :out], bias[:out]
         hidden = self.activation(torch.addmm(known, v, V))
-        z_size = len(self.bias) // (2 * self.count)
         mean, s = torch.addmm(bias, hidden, W).view(len(v), -1, 2, z_size).unbind(2)
         std = F.softplus(s + OFFSET) + SMALLEST_STD
         return [DiagonalGaussian(*law) for law in zip(mean.unbind(1), std.unbind(1), strict=True)]
