@@ -117,15 +117,32 @@ def test_what_the_page_says_of_the_published_lstm() -> None:
         assert mean(v for v in found if v is not None) <= float(value)
 
 
+def test_what_the_page_says_of_the_srnn() -> None:
+    """The importance-weighted bounds on test, and how far the latent variable is used."""
+    runs = [FINALS["jsb"]["srnn", arm] for arm in TABLE["ARMS"]]
+    none, dropout, noise = (f"{mean(map(_iwae, of_arm)):.3f}" for of_arm in runs)
+    page = " ".join(PAGE.split())
+    assert f"{none} without regularization, {dropout} with dropout and {noise} with noise" in page
+    kls = [mean(run.best["measured"]["kl"] for run in of_arm if run.best) for of_arm in runs]
+    assert f"KL is {kls[0]:.1f} nats per frame without noise and {kls[2]:.1f} with" in page
+
+
+def _iwae(run: Run) -> float:
+    (line,) = [line for line in run.evaluations if line["method"] == "iwae"]
+    assert (line["split"], line["K"]) == ("test", 16)
+    return float(line["nats"])
+
+
 def test_the_scores_on_the_projects_page() -> None:
     """Those of test, over all frames, in two decimals."""
     page = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    (none, dropout, noise), (gru, _, noisy_gru) = (
+    (none, dropout, noise), (gru, _, noisy_gru), (srnn, _, noisy_srnn) = (
         [
             f"{mean(run.best['test'] for run in FINALS['jsb'][model, arm] if run.best):.2f}"
             for arm in TABLE["ARMS"]
         ]
-        for model in ("lstm", "gru")
+        for model in ("lstm", "gru", "srnn")
     )
     assert f"units from {none} nats per frame on test to {noise}, and tuned dropout" in page
-    assert f"on its output to {dropout}; a GRU from {gru} to {noisy_gru}, and dropout" in page
+    assert f"on its output to {dropout}; a GRU from {gru} to {noisy_gru} and a" in page
+    assert f"stochastic RNN (SRNN) from {srnn} to {noisy_srnn} (bounds), and dropout" in page
