@@ -17,7 +17,7 @@ from noisin.errors import InvalidValue
 from noisin.tasks.base import Split
 
 LARGEST_SEED = 2**32 - 1  # numpy takes its seed in words of 32 bits
-EVAL_ROWS = 4096  # rows to score at a time; the score does not depend on it
+EVAL_ROWS = 4096  # rows to score at a time; only a posterior that reads the future depends on it
 
 
 class Steps(NamedTuple):
