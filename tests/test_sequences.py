@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 from pathlib import Path
 from statistics import mean
 
 import pytest
 
+from noisin.errors import InvalidData, InvalidValue
 from noisin.experiments.collection import collect
 from noisin.experiments.records import Run
 from noisin.experiments.sweep import read
@@ -66,6 +68,19 @@ def test_the_scripts_refuse_wrong_arguments(
         runpy.run_path(path, run_name="__main__")
     assert stopped.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_is_not_of_the_plan_or_damaged_is_refused(tmp_path: Path) -> None:
+    stray = tmp_path / "jsb-rnn-final"
+    shutil.copytree(FINALS["jsb"]["gru", "none"][0].folder, stray / "none-seed-1111")
+    with pytest.raises(InvalidValue, match="no final run of the plan"):
+        TABLE["finals"](collect(tmp_path))
+    path = tmp_path / "bikes-lstm-final" / "none-seed-1111" / "forecast-1.json"
+    path.parent.mkdir(parents=True)
+    for content in ("{", "[]", "{}", '{"noise": false, "targets": {"count": {}}}'):
+        path.write_text(content)
+        with pytest.raises(InvalidData, match="forecast-1.json is damaged"):
+            FORECASTS["table"](tmp_path)
 
 
 @pytest.mark.parametrize("data", FINALS)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from noisin._util import toml
-from noisin.errors import InvalidValue, NoisinError
+from noisin.errors import InvalidData, InvalidValue, NoisinError
 from noisin.experiments.collection import collect
 from noisin.experiments.evidence import points
 from noisin.experiments.evidence.arms import arms_of
@@ -23,9 +23,7 @@ HERE = Path(__file__).parent
 
 def tuned_in(out: Path) -> dict[str, dict[str, Any]]:
     """The settings of every arm whose tuning is done."""
-    tuned = {
-        path.parts[-3]: tomllib.loads(path.read_text()) for path in out.glob("*/tune-*/tuned.toml")
-    }
+    tuned = {path.parts[-3]: read(path) for path in out.glob("*/tune-*/tuned.toml")}
     for sweep in ("none", "gates"):  # learning rates alone
         runs = arms_of(collect(out), sweep).values()
         if len(runs) == len(points.LRS) and all(arm.runs for arm in runs):
@@ -33,6 +31,14 @@ def tuned_in(out: Path) -> dict[str, dict[str, Any]]:
             (run,) = best.runs.values()
             tuned[sweep] = run.config.model_dump(mode="json", exclude_defaults=True)
     return tuned
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What noisin tune wrote."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidData(f"{path} is damaged ({error}). Run noisin tune again.") from None
 
 
 def write(tuned: dict[str, dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from noisin.errors import InvalidData
 from noisin.experiments import formats
 from noisin.experiments.seeds import Mean
 from noisin.tasks.unit import Unit
@@ -22,6 +23,19 @@ HERE = Path(__file__).parent
 HEADS = ("data", "arm", "noise", "CRPS / naive", "in 50 %", "in 80 %", "in 95 %")
 ARMS = ("none", "dropout", "noise")
 CRPS = Unit("nats", "step")  # for its digits
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What noisin generate wrote, of which this needs the scores of every target."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for targets in (content["targets"], content.get("without_noise", content["targets"])):
+            scores(targets)
+        return content | {"noise": bool(content["noise"])}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidData(
+            f"{path} is damaged ({error}). Delete it and run noisin generate again."
+        ) from None
 
 
 def scores(targets: Mapping[str, Any]) -> tuple[float, ...]:
@@ -45,7 +59,7 @@ def table(folder: Path) -> str:
     for sweep in sorted(folder.glob("*-final")):
         for arm in ARMS:
             files = sorted(sweep.glob(f"{arm}-seed-*/forecast-*.json"))
-            found = [json.loads(file.read_text()) for file in files]
+            found = [read(file) for file in files]
             if not found:
                 continue
             data = sweep.name.split("-")[0]
@@ -62,7 +76,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Print the table of the forecasts.")
     parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, default=HERE)
     folder = parser.parse_args().folder
-    found = table(folder)
+    try:
+        found = table(folder)
+    except InvalidData as error:
+        parser.error(str(error))
     if not found:
         parser.error(f"{folder} has no forecast-*.json of a MODEL-final. Run noisin generate.")
     print(found)

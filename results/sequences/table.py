@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from noisin.errors import NoisinError
+from noisin.errors import InvalidValue, NoisinError
 from noisin.experiments import formats
 from noisin.experiments.collection import collect
 from noisin.experiments.records import Run
@@ -34,6 +34,11 @@ def finals(runs: Iterable[Run]) -> dict[str, Finals]:
         if sweep.endswith("-final"):
             data = run.config.data.name
             model = sweep.removeprefix(f"{data}-").removesuffix("-final")
+            if model not in MODELS or arm not in ARMS:
+                raise InvalidValue(
+                    f"{run.folder}: no final run of the plan. Expected DATA-MODEL-final/ARM-seed-*"
+                    f", MODEL one of {', '.join(MODELS)} and ARM one of {', '.join(ARMS)}."
+                )
             found[data].setdefault((model, arm), []).append(run)
     for arms in found.values():
         arms.update({key: arms.pop(key) for key in sorted(arms, key=_place)})
