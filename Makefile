@@ -9,7 +9,7 @@ INSTALL := -m pip install $(QUIETLY) --disable-pip-version-check
 # Tests start many processes: each would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick test suite stress trackers s3 torches frameworks bench wheel bench-wheel docs lint clean
+.PHONY: run quick test suite long stress trackers s3 torches frameworks bench wheel bench-wheel docs lint clean
 
 run: $(READY)
 	$(BIN)/noisin train
@@ -22,15 +22,19 @@ QUICK := $(addprefix tests/recurrent/,test_modules.py test_gradients.py test_cel
 	tests/models $(addprefix tests/cli/,test_train.py test_evaluate.py test_settings.py) \
 	tests/paper/test_algorithm_1.py tests/test_package.py
 quick: $(READY) lint
-	$(PYTEST) -m "not slow" $(QUICK)
+	$(PYTEST) -m "not slow and not long" $(QUICK)
 
-# Everything, with tables of all pairs in place of products (6 to 8 minutes on two cores). The linters run
-# beside the tests: they use one core, and the tests sleep now and then.
+# All but the longest tests, with tables of all pairs in place of products (six minutes on two cores). The
+# linters run beside the tests: they use one core, and the tests sleep now and then.
 test: $(READY)
 	$(MAKE) --jobs=2 lint suite
 
 suite: $(READY)
-	$(PYTEST)
+	$(PYTEST) -m "not long"
+
+# The others, which continuous integration runs as well (four minutes): about 40 tests of 4 to 30 seconds each.
+long: $(READY)
+	$(PYTEST) -m long
 
 # Speed and memory against torch's own: prints ratios and bars, exits with 1 where one is missed.
 bench: $(READY)

@@ -87,6 +87,7 @@ TRAINED = table(TRACED, ("multiplicative", "additive"), (False, True), (None, Tr
 TRAINED = TRAINED if PRODUCTS else TRAINED[::2]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("allow_rnn")
 @pytest.mark.parametrize("row", TRAINED, ids=lambda row: "-".join(map(str, row)))
 def test_training_by_a_whole_graph_is_right(row: Any) -> None:

@@ -188,6 +188,7 @@ def test_the_help_names_them(env: dict[str, str]) -> None:
         assert name in shown, name
 
 
+@pytest.mark.long
 def test_they_train_survive_a_kill_and_are_reported(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(SETTINGS)
     train = "train mine.toml --threads 1 --out"

@@ -60,6 +60,7 @@ def test_version() -> None:
     assert f"version: {noisin.__version__}" in (ROOT / "CITATION.cff").read_text()
 
 
+@pytest.mark.long
 def test_imports_without_torch() -> None:
     """With torch blocked, what needs none still loads, each as the first of our modules."""
     code = f"""
@@ -275,6 +276,7 @@ def test_a_circle_inside_a_folder_is_seen() -> None:
     assert circle_in({"a.x": {"a.y"}, "a.y": set(), "a.z": {"a.x", "a.y"}}) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_code_on_the_pages_runs() -> None:
     pages = {}
@@ -326,6 +328,7 @@ def dependencies(name: str, extras: Iterable[str]) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_installs_in_a_clean_environment(tmp_path: Path) -> None:
     """Built, installed without extras, and used where neither the sources nor the tools are."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]

@@ -118,6 +118,7 @@ def test_without_a_cache_it_is_the_default(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(toy(default=slow).choice().values()) == {"mkl"}
 
 
+@pytest.mark.long
 def test_processes_that_start_together_agree(automatic: Path) -> None:
     code = (
         "from noisin._util import products; products.ROUNDS = 1\n"

@@ -39,6 +39,7 @@ def standard_errors_to_spare(row: ClaimRow) -> float:
     return float("inf")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1111, 1112, 1113] if PRODUCTS else [1111])
 def test_every_claim_holds_at_the_rate_of_false_alarms_declared(
     seed: int, monkeypatch: Patch
@@ -213,6 +214,7 @@ CALIBRATED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "claim", CALIBRATED if PRODUCTS else CALIBRATED[::2], ids=lambda claim: claim.__name__
 )

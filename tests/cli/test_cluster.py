@@ -130,6 +130,7 @@ def arguments_of_all() -> bytes:
     return found
 
 
+@pytest.mark.long
 @needs_namespaces
 def test_a_node_dies_and_another_makes_its_runs(
     server: PostgresServer, text: Path, tmp_path: Path, capsys: Any

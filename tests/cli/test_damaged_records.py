@@ -94,6 +94,7 @@ def in_time(case: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", SOME)
 def test_damaged_records(
     command: str, run: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

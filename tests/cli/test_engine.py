@@ -28,6 +28,7 @@ def _nothing_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOISIN_KERNEL", "eager")
 
 
+@pytest.mark.long
 def test_the_messages_of_an_actor(text: Path, tmp_path: Path) -> None:
     """Those of the process that it starts on its node, whose folder may not exist there yet."""
     job = toy.job(toy.grid(text, 1.0, train={"epochs": 1}), tmp_path)
@@ -82,6 +83,7 @@ class Unreliable(LocalEngine):
         return super().start(job, log, receive)
 
 
+@pytest.mark.long
 def test_a_sweep_by_another_engine(text: Path, tmp_path: Path) -> None:
     """It decides about threads and starts the workers; the loop that replaces them is the same."""
     said: list[str] = []

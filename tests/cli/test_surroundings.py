@@ -51,6 +51,7 @@ def noisin(*arguments: str | bytes, **settings: str) -> tuple[int, bytes]:
     return run.returncode, said
 
 
+@pytest.mark.long
 def test_a_run_in_an_ascii_locale(text: Path, cache: Path, tmp_path: Path) -> None:
     """The kernel is found by the same key as elsewhere, and nothing is lost on the way."""
     kernels = sorted((cache / "kernels").glob("*.so"))
@@ -117,6 +118,7 @@ WITH_OTHER_CHARACTERS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "encoding"),
     [
@@ -159,6 +161,7 @@ def test_all_that_we_print_has_a_stand_in() -> None:
 SIZES = ("0", "1", "2", "5", "10", "-1", "", "wide", "²", "1e3", "99999999999", "9" * 5000)
 
 
+@pytest.mark.long
 def test_help_on_terminals_of_any_width() -> None:
     """In one process, for it takes long to load; a console of one column never came to an end."""
     calls = [("data", size) for size in SIZES] + [(command, "1") for command in COMMANDS]

@@ -128,6 +128,7 @@ def test_a_dry_run(text: Path, tmp_path: Path, capsys: Any) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.long
 def test_workers_are_killed_and_each_point_has_one_record(text: Path, tmp_path: Path) -> None:
     """SIGKILL in the middle of runs: they end in the bits of runs that nothing happened to."""
     lrs = [round(1 + k / 10, 1) for k in range(POINTS)]

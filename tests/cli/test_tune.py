@@ -105,6 +105,7 @@ def test_the_result_is_trained_by_the_second_command(
     assert name in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_killed_at_any_place_it_ends_in_the_same_bits(
     searched: Path, text: Path, tmp_path: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_dropout_is_tuned_by_the_same_budget(text: Path, tmp_path: Path) -> None
     assert rate / (1 - rate) == pytest.approx(found["chosen"]["std"] ** 2, rel=1e-3)
 
 
+@pytest.mark.long
 def test_a_time_is_a_budget_too(text: Path, tmp_path: Path) -> None:
     more = ("--around", "0.4", "--keep-lr", "--train.clean_tokens", "0")
     given = arguments(text, tmp_path, *more, budget="24h")

@@ -33,6 +33,7 @@ print(sum(int(w.target.sum()) for w in windows.epoch(0)), int(corpus.train[-1]))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
 def test_a_corpus_larger_than_memory(tmp_path: Path) -> None:
     line = "a b c d e f g h i j\n"

@@ -100,6 +100,7 @@ DISTINCT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(DISTINCT.values()))
 def test_every_system_overfits_a_sentence(name: str, tmp_path: Path) -> None:
     """Of 24 words, each of 12 twice. Steps this large spoil an epoch now and then, but not all."""

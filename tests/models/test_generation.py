@@ -52,6 +52,7 @@ def test_greedy(choice: dict[str, Any], cell: str) -> None:
     assert generate(lm, VOCAB, PROMPT, 12, **choice) == greedy(lm, 12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("temperature", "top_k"), [(1.0, None), (0.5, None), (1.0, 3), (2.0, 2)])
 def test_the_law_of_a_word(temperature: float, top_k: int | None) -> None:
     lm, draws = model(), 1000

@@ -159,6 +159,7 @@ def test_a_tail_reaches_22_scales_in_float32(monkeypatch: pytest.MonkeyPatch) ->
         assert law(n).sf(eps) == pytest.approx(2.0**-32, rel=1e-4, abs=2.0**-33)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", PAPER, ids=str)
 def test_the_laws_of_the_paper_in_many_draws(n: noise.Family) -> None:
     """In float32, as training draws them."""

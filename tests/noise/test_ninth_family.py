@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.extended import extended, run
 
 CLASS = '''
@@ -59,6 +61,7 @@ print("done")
 """
 
 
+@pytest.mark.long
 def test_a_ninth_family(tmp_path: Path) -> None:
     from noisin.training.config import RunConfig
 

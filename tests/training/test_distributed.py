@@ -230,6 +230,7 @@ SOME = ("everything", "K = 3, one recurrence", "random weights and words", "a st
 SOME += ("padded batches of unequal sizes", "fraternal", "pointer sentinel, K = 2")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS if PRODUCTS else SOME)
 def test_two_processes_have_the_curve_of_one(kind: str, tmp_path: Path) -> None:
     changes = KINDS[kind] | {"train": {"epochs": 2, **KINDS[kind].get("train", {})}}
@@ -240,6 +241,7 @@ def test_two_processes_have_the_curve_of_one(kind: str, tmp_path: Path) -> None:
     assert_same_curves(tmp_path / "1", tmp_path / "2")
 
 
+@pytest.mark.long
 def test_a_run_goes_on_with_more_processes(tmp_path: Path) -> None:
     """Stopped in the middle of an epoch, so that a state is carried over."""
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
@@ -276,6 +278,7 @@ def assert_goes_on(out: Path, whole: dict[str, Any]) -> None:
     assert toy.result(out) == whole
 
 
+@pytest.mark.long
 def test_a_signal_to_one_stops_all_and_they_go_on_in_the_same_bits(
     tmp_path: Path, whole: dict[str, Any]
 ) -> None:

@@ -245,6 +245,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_that_was_killed_goes_on_in_the_same_bits(name: str, tmp_path: Path) -> None:
     settings = toy.config(train={**RUNS[name], "epochs": 2, "save_steps": 3})

@@ -213,6 +213,7 @@ def test_it_is_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "nats per step" in page
 
 
+@pytest.mark.long
 def test_the_example_survives_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_a_killed_run_ends_in_the_same_bits(name: str, tmp_path: Path) -> None:
     train = {"epochs": 2, "save_steps": 3, "averaging": "from_start", "lr": 2.0}

@@ -14,10 +14,10 @@ import torch
 import noisin
 from noisin import analysis, objective
 from noisin.data import Windows
-from noisin.errors import InvalidValue, Unavailable
+from noisin.errors import InvalidValue
 from noisin.models import detach
 from noisin.tasks import Observation
-from noisin.training import RunRecord, restore
+from noisin.training import restore
 from noisin.training.build import build_model, build_noise
 from noisin.training.config import NoiseConfig
 from noisin.training.predictors import Clean, evaluate
@@ -364,6 +364,7 @@ def test_tensorboard(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_code_in_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
     monkeypatch.chdir(tmp_path)
@@ -371,29 +372,3 @@ def test_the_code_in_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), names)
     assert names["restored"].weights == "averaged"
     assert len(names["record"].metrics) == 2
-
-
-# Getting a model back
-
-
-def test_restore(tmp_path: Path) -> None:
-    record = toy.fit(tmp_path / "run", train={"averaging": "none", "epochs": 1})
-    restored = restore(record)
-    assert not restored.model.training
-    assert restored.vocab == toy.corpus().vocab
-    assert (restored.epoch, restored.weights) == (1, "raw")
-    assert restored.model.layers[0].rnn.noise == noisin.noise.Gaussian(0.5)
-    with pytest.raises(InvalidValue, match="has no averaged weights"):
-        restore(record, weights="averaged")
-
-
-def test_restore_from_what_is_no_run(tmp_path: Path) -> None:
-    record = RunRecord(tmp_path)
-    with pytest.raises(InvalidValue, match="is not a run"):
-        restore(record)
-    record.write("config.json", toy.config().to_json())
-    with pytest.raises(Unavailable, match=r"vocabulary.json: cannot be read"):
-        restore(record)
-    record.write("vocabulary.json", toy.corpus().vocab.to_json())
-    with pytest.raises(InvalidValue, match=r"environment.json does not"):
-        restore(record)

@@ -58,6 +58,7 @@ def test_the_settings_reach_the_model() -> None:
     assert not isinstance(skip.bias, torch.nn.Parameter)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SETTINGS)
 def test_killed_and_continued(name: str, tmp_path: Path) -> None:
     """In the middle of an epoch, so that the memory of the head is saved and read."""

@@ -71,6 +71,7 @@ def leave(ledger: Ledger) -> None:
 
 
 # Optuna does not close the connections of a storage that it could not open.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_any_statement_may_be_cut_off(server: PostgresServer, text: Path, tmp_path: Path) -> None:
     def count(n: int) -> int:

@@ -100,6 +100,7 @@ def test_only_the_newest_lease_ends_a_task(engine: sqlalchemy.Engine) -> None:
     assert b.rows(ended_after=row.ended) == []
 
 
+@pytest.mark.long
 def test_a_lease_is_renewed_while_it_is_entered(engine: sqlalchemy.Engine) -> None:
     a = leases(engine, "a", lease=2.0)
     b = other(a, "b")

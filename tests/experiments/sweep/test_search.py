@@ -37,6 +37,7 @@ def chosen_lrs(sweep: Sweep, out: Path) -> list[float]:
     return [standing.runs[0][0].config.train.lr for standing in standings]
 
 
+@pytest.mark.long
 def test_a_random_search_does_not_depend_on_who_draws(text: Path, tmp_path: Path) -> None:
     sweep = search(text, 3, seeds=[1, 2])
     toy.work(sweep, tmp_path / "a")

@@ -33,6 +33,7 @@ def test_where_there_is_a_compiler_there_is_a_kernel() -> None:
     assert native.library() is not None
 
 
+@pytest.mark.long
 @needs_compiler
 def test_compiled_once_privately_and_found_again(
     cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -99,6 +100,7 @@ def test_a_compiler_that_fails_leaves_the_eager_kernel(
 WRONG = {"crashes": "__builtin_trap();", "is off": "out[rows - 1][1][0] += 1;"}
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_kernel_that_crashes_or_is_wrong_at_an_edge_is_not_trusted(

@@ -73,6 +73,7 @@ def outputs_of(plan: Plan, arguments: tuple[Any, ...]) -> list[Tensor]:
     return [z, carry] if plan.cell.carry else [z]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kernel", "plan", "project", "masked"), list(cases()))
 def test_torchs_checks_and_the_reference(
     kernel: str, plan: Plan, project: bool, masked: bool

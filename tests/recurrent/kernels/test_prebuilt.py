@@ -58,6 +58,7 @@ def members(wheel: Path) -> tuple[dict[str, bytes], str]:
     return contents, tags
 
 
+@pytest.mark.long
 def test_the_wheel_has_each_variant_and_the_tag_of_its_platform(wheel: Path) -> None:
     contents, tags = members(wheel)
     binaries = {name for name, data in contents.items() if data.startswith(b"\x7fELF")}
@@ -211,6 +212,7 @@ def process(*arguments: object, **environment: str) -> tuple[dict[str, Any], str
     return json.loads(done.stdout), done.stderr
 
 
+@pytest.mark.long
 def test_without_a_compiler_the_installed_wheel_runs_its_kernel(
     wheel: Path, variants: Path, tmp_path: Path
 ) -> None:

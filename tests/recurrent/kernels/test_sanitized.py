@@ -97,6 +97,7 @@ def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(1, LARGEST + 1, RANGE))
 @pytest.mark.parametrize("instructions", SETS)
 def test_no_shape_leaves_its_memory_or_is_wrong(
@@ -212,6 +213,7 @@ def test_a_product_that_is_broken_is_reported(mutant: str, tmp_path: Path, objec
     assert run(program, "some").returncode == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", some(MUTANTS))
 def test_a_kernel_that_is_broken_is_reported(mutant: str, tmp_path: Path, objects: Path) -> None:
     name, whole, broken, reported = MUTANTS[mutant]
