@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 
-import torch
 from torch import Generator, Tensor, nn
 
 from noisin._util import arguments, checks
@@ -26,9 +25,8 @@ from noisin.likelihoods.base import require_likelihood
 from noisin.models.base import Loss, State, mean_over_scored
 from noisin.models.encoders import Values
 from noisin.models.heads import Dense
-from noisin.models.latent.gaussian import DiagonalGaussian
 from noisin.models.latent.networks import dense
-from noisin.models.latent.walk import Inputs, LatentStep, StepFunction, Walk
+from noisin.models.latent.walk import Inputs, LatentStep, StepFunction, Walk, unbound
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.functional import Mode, Share
 from noisin.recurrent.injection import Injection, NoisyLayers, Site
@@ -160,6 +158,15 @@ class LatentModel(Stochastic):
         """The function that runs the steps of one sequence."""
         raise NotImplementedError
 
+    def steps(self, inputs: Inputs, state: State, eta: Tensor) -> tuple[LatentStep, State]:
+        """All steps of one sequence, stacked: by default, one after another."""
+        run = self.sequence()
+        found = []
+        for t, part in enumerate(unbound(inputs, len(eta))):
+            step, state = run(part, state, eta[t])
+            found.append(step)
+        return LatentStep.stack(found), state
+
     def costs(self, batch: Batch, bound: Bound) -> Mapping[str, Tensor]:  # noqa: ARG002
         """What else is minimised, per target and weighted: terms of the loss, by name."""
         return {}
@@ -224,15 +231,9 @@ class LatentModel(Stochastic):
     def bound(self, batch: Batch, state: State = None, *, eta: Tensor | None = None) -> Bound:
         """The parts of the bound; ``eta``, ``(T, N, Z)``, is your own standard normal noise."""
         walk = Walk(self, batch, state, eta=eta)
-        steps = [walk.step(t) for t in range(len(batch.x))]
-        stacked = LatentStep(
-            torch.stack([step.z for step in steps]),
-            DiagonalGaussian.stack([step.q for step in steps]),
-            DiagonalGaussian.stack([step.p for step in steps]),
-            torch.stack([step.read for step in steps]),
-        )
-        log_p = self.log_emission(stacked.read, batch)
-        return Bound(log_p, stacked.q.kl(stacked.p), stacked, walk.inputs, walk.carried)
+        steps = walk.steps()
+        log_p = self.log_emission(steps.read, batch)
+        return Bound(log_p, steps.q.kl(steps.p), steps, walk.inputs, walk.carried)
 
     def log_emission(self, read: Tensor, batch: Batch) -> Tensor:
         """``log p(x_t | z_t, past)`` of each target, ``(T, N)``."""
@@ -250,8 +251,8 @@ class LatentModel(Stochastic):
         :meth:`log_prob`, and continue from its state.
         """
         walk = Walk(self, x, state, eta=None, generator=generator)
-        read = [walk.step(t).read for t in range(len(x))][-1:]
-        s: Tensor = self.head.predict(self.drop_output(self.emission(torch.stack(read))))
+        read = walk.steps().read[-1:]
+        s: Tensor = self.head.predict(self.drop_output(self.emission(read)))
         return s[0], walk.carried
 
     def _embedded(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -99,8 +99,8 @@ class GaussianNetwork(nn.Module):
     def forward(self, *inputs: Tensor) -> DiagonalGaussian:
         """The Gaussian of what is read, given in parts."""
         x = torch.cat(inputs, -1)
-        mean, s = torch.cat([network(x) for network in self.networks], -1).chunk(2, -1)
-        return DiagonalGaussian(mean, F.softplus(s + OFFSET) + SMALLEST_STD)
+        o = torch.cat([network(x) for network in self.networks], -1)
+        return laws_of(o.view(*o.shape[:-1], 2, -1))[0]
 
 
 class JointNetworks:
@@ -127,6 +127,7 @@ class JointNetworks:
         self.first = [cast(nn.Linear, part[0]) for part in parts]
         self.second = [cast(nn.Linear, part[2]) for part in parts]
         self.activation = parts[0][1]
+        self.z_size = sum(layer.out_features for layer in self.second) // (2 * self.count)
 
     @cached_property
     def _matrices(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,14 +152,23 @@ class JointNetworks:
             -1,
         )
 
-    def __call__(self, known: Tensor, v: Tensor) -> list[DiagonalGaussian]:
-        """The Gaussians of the networks that ``known`` is of."""
+    def matrices(self, known: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """V, W and the bias of the networks that ``known`` is of."""
         V, W, bias = self._matrices
-        z_size = len(bias) // (2 * self.count)
         if (width := known.shape[-1]) < len(W):  # of the first networks
             out = width * len(bias) // len(W)
-            V, W, bias = V[:, :width], W[:width, :out], bias[:out]
+            return V[:, :width], W[:width, :out], bias[:out]
+        return V, W, bias
+
+    def __call__(self, known: Tensor, v: Tensor) -> list[DiagonalGaussian]:
+        """The Gaussians of the networks that ``known`` is of."""
+        V, W, bias = self.matrices(known)
         hidden = self.activation(torch.addmm(known, v, V))
-        mean, s = torch.addmm(bias, hidden, W).view(len(v), -1, 2, z_size).unbind(2)
-        std = F.softplus(s + OFFSET) + SMALLEST_STD
-        return [DiagonalGaussian(*law) for law in zip(mean.unbind(1), std.unbind(1), strict=True)]
+        return laws_of(torch.addmm(bias, hidden, W).view(len(v), -1, self.z_size))
+
+
+def laws_of(o: Tensor) -> list[DiagonalGaussian]:
+    """The Gaussians of networks whose outputs are ``(..., 2·count, Z)``: mean, s, mean, s, ..."""
+    mean, s = o.view(*o.shape[:-2], -1, 2, o.shape[-1]).unbind(-2)
+    std = F.softplus(s + OFFSET) + SMALLEST_STD
+    return [DiagonalGaussian(*law) for law in zip(mean.unbind(-2), std.unbind(-2), strict=True)]

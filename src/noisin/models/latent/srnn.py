@@ -24,7 +24,13 @@ from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State
 from noisin.models.latent.base import LatentModel
-from noisin.models.latent.gaussian import GaussianNetwork, JointNetworks
+from noisin.models.latent.chain import chain
+from noisin.models.latent.gaussian import (
+    DiagonalGaussian,
+    GaussianNetwork,
+    JointNetworks,
+    laws_of,
+)
 from noisin.models.latent.networks import Activation, Stack, dense, reverse
 from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
 from noisin.recurrent.injection import Injection
@@ -98,6 +104,16 @@ class SRNN(LatentModel):
         """The steps of z."""
         return partial(self._step, self._laws)
 
+    def steps(self, inputs: Inputs, state: State, eta: Tensor) -> tuple[LatentStep, State]:
+        """All steps of z at once, by :func:`~noisin.models.latent.chain.chain`."""
+        d, known = inputs
+        laws = self._laws
+        o = chain(
+            known, eta, state, *laws.matrices(known), f=laws.activation, g=self._drawn_by_outputs
+        )
+        found = self._drawn(d, laws_of(o), eta)
+        return found, found.z[-1]
+
     @property
     def _laws(self) -> JointNetworks:
         return JointNetworks([self.prior, self.posterior], self.z_size)
@@ -106,9 +122,17 @@ class SRNN(LatentModel):
         self, laws: JointNetworks, inputs: Inputs, state: State, eta: Tensor
     ) -> tuple[LatentStep, State]:
         d, known = inputs
-        p, *posterior = laws(known, state)
+        found = self._drawn(d, laws(known, state), eta)
+        return found, found.z
+
+    def _drawn(self, d: Tensor, laws: list[DiagonalGaussian], eta: Tensor) -> LatentStep:
+        """z by the prior and, where there is one, the posterior; of one step or of all."""
+        p, *posterior = laws
         q = posterior[0] if posterior else p
         if self.res_q and posterior:
             q = q._replace(mean=p.mean + q.mean)
         z = q.at(eta)
-        return LatentStep(z, q, p, torch.cat([d, z], -1)), z
+        return LatentStep(z, q, p, torch.cat([d, z], -1))
+
+    def _drawn_by_outputs(self, o: Tensor, eta: Tensor) -> Tensor:
+        return self._drawn(eta[..., :0], laws_of(o), eta).z

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -42,6 +43,25 @@ class LatentStep(NamedTuple):
     q: DiagonalGaussian
     p: DiagonalGaussian
     read: Tensor
+
+    @classmethod
+    def stack(cls, steps: Sequence[LatentStep]) -> LatentStep:
+        """Those of all steps as one, ``(T, N, ...)``."""
+        return cls(
+            torch.stack([step.z for step in steps]),
+            DiagonalGaussian.stack([step.q for step in steps]),
+            DiagonalGaussian.stack([step.p for step in steps]),
+            torch.stack([step.read for step in steps]),
+        )
+
+
+def unbound(inputs: Inputs, T: int) -> list[Inputs]:
+    """Those of each step.
+
+    They are unbound once, because the gradient of ``inputs[t]`` is as large as all T steps.
+    """
+    parts = [[None] * T if part is None else part.unbind() for part in inputs]
+    return list(zip(*parts, strict=True))
 
 
 class Walk:
@@ -83,14 +103,22 @@ class Walk:
             self.eta = model._draw(STANDARD, shape, like)
         else:
             self.eta = _given(eta, shape, like)
-        # Unbound once: the gradient of inputs[t] is as large as all steps, and there are T of them.
-        self._steps = [[None] * T if part is None else part.unbind() for part in self.inputs]
-        self.run = model.sequence()
+        self.model = model
+
+    def steps(self) -> LatentStep:
+        """All steps, stacked."""
+        inputs = tuple(states.repeat(self.inputs, self.K))
+        found, self.state = self.model.steps(inputs, self.state, self.eta)
+        return found
+
+    @cached_property
+    def _by_step(self) -> tuple[StepFunction, list[Inputs]]:
+        return self.model.sequence(), unbound(self.inputs, len(self.eta))
 
     def step(self, t: int) -> LatentStep:
-        """The next step."""
-        inputs = states.repeat(tuple(part[t] for part in self._steps), self.K)
-        found, self.state = self.run(inputs, self.state, self.eta[t])
+        """The next step, of several between which :meth:`select` may be called."""
+        run, inputs = self._by_step
+        found, self.state = run(states.repeat(inputs[t], self.K), self.state, self.eta[t])
         return found
 
     def select(self, ancestors: Tensor) -> None:
