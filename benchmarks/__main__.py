@@ -17,7 +17,8 @@ from benchmarks import report
 from benchmarks.bars import judge
 from benchmarks.evaluation import compare_evaluation
 from benchmarks.growth import compare_growth
-from benchmarks.layers import compare_layers
+from benchmarks.latent import compare_latent
+from benchmarks.layers import compare_clean, compare_layers
 from benchmarks.regularizers import compare_regularizers
 from benchmarks.sampling import compare_samplers
 from benchmarks.shapes import compare_shapes
@@ -30,8 +31,10 @@ ROOT = Path(__file__).parents[1]
 Benchmarks = Mapping[str, Callable[[], Iterator[Comparison]]]
 BENCHMARKS: Benchmarks = {
     "layers": compare_layers,
+    "clean": compare_clean,
     "shapes": compare_shapes,
     "regularizers": compare_regularizers,
+    "latent": compare_latent,
     "sampling": compare_samplers,
     "evaluation": compare_evaluation,
     "steps": compare_steps,

@@ -17,6 +17,14 @@ SIZES = [
     *(Size("RNN", H, N) for H in (256, 650) for N in (20, 80)),
 ]
 
+CLEAN = [
+    Size("GRU", 200, 20),
+    Size("GRU", 650, 80),
+    Size("GRU", 280, 8, T=500),
+    Size("RNN", 256, 20),
+    Size("RNN", 256, 80),
+]
+
 
 def compare_layers(sizes: Iterable[Size] = SIZES, budget: float = 10.0) -> Iterator[Comparison]:
     """One comparison per size."""
@@ -26,6 +34,16 @@ def compare_layers(sizes: Iterable[Size] = SIZES, budget: float = 10.0) -> Itera
         rivals = {"torch": problem.torch(), "limit": problem.limit(), "loop": problem.loop()}
         rivals |= {kernel: problem.noisy(kernel) for kernel in kernels}
         yield compare(str(size), rivals, budget)
+
+
+def compare_clean(sizes: Iterable[Size] = CLEAN, budget: float = 8.0) -> Iterator[Comparison]:
+    """Layers that torch does not fuse, without noise, as training runs them: the C kernel."""
+    for size in sizes:
+        problem = Problem(size)
+        rivals = {"torch": problem.torch()}
+        if "c" in kernels_present():
+            rivals["c"] = problem.clean()
+        yield compare(f"without noise, {size}", rivals, budget)
 
 
 def main(words: list[str]) -> None:

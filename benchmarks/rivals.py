@@ -90,6 +90,17 @@ class Problem:
 
         return run
 
+    def clean(self) -> Callable[[], object]:
+        """Ours without noise, by the C kernel, as in training."""
+        layer = getattr(noisin, self.size.cell)(self.size.H, self.size.H)
+        layer.load_state_dict(self.weights)
+
+        def run() -> object:
+            with kernels.everywhere("c"):
+                return self.backward(layer(self.x)[0], layer)
+
+        return run
+
     def loop(self) -> Callable[[], object]:
         """A loop over torch's cell."""
         H, device = self.size.H, self.device

@@ -16,7 +16,8 @@ from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.bars import BARS, Bar, judge
 from benchmarks.evaluation import compare_evaluation
 from benchmarks.growth import compare_growth, exponent
-from benchmarks.layers import SIZES, compare_layers
+from benchmarks.latent import compare_latent
+from benchmarks.layers import SIZES, compare_clean, compare_layers
 from benchmarks.models import Shape
 from benchmarks.regularizers import BY_STEPS, IN_KERNELS, compare_regularizers
 from benchmarks.regularizers import SIZES as REGULARIZED
@@ -138,6 +139,8 @@ RUNS: dict[str, Callable[[], Any]] = {
     "layers": lambda: compare_layers([TOY], budget=0.01),
     "shapes": lambda: compare_shapes(shapes(8, 2, 3, rows=(1, 2)), TOY, budget=0.01),
     "regularizers": lambda: compare_regularizers([TOY], SHAPE, TEXT, budget=0.01),
+    "clean": lambda: compare_clean([Size("GRU", 8, 2, T=3)], budget=0.01),
+    "latent": lambda: compare_latent((3,), 0.01, hidden_size=8, z_size=2, mlp_size=4),
     "sampling": lambda: compare_samplers(TOY, budget=0.01),
     "evaluation": lambda: compare_evaluation([TOY], budget=0.01),
     "steps": lambda: compare_steps([SHAPE], budget=0.01),
@@ -148,6 +151,7 @@ RUNS: dict[str, Callable[[], Any]] = {
 LONG = ("memory", "endurance", "shapes", "growth")  # the first two in processes of their own
 
 
+@pytest.mark.long
 def test_every_benchmark_runs() -> None:
     assert RUNS.keys() == BENCHMARKS.keys()
     for name, run in RUNS.items():

@@ -1,4 +1,4 @@
-"""Steps: the state, the order of the data and the averages after a kill, and resets at random."""
+"""Steps: what a kill leaves of state, order and averages; resets at random; and the kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from noisin.training.state import TrainState
 from noisin.training.step import Stepper
+from tests.compiler import needs_compiler
 from tests.training import toy
 
 # A rate at which the long average is kept in epoch 3 and replaced by the short one in epoch 4.
@@ -63,3 +65,21 @@ def test_resets_are_as_frequent_as_asked_and_start_from_zero(
     toy.fit(tmp_path, train={"bptt": 1, "epochs": 3, "state_reset": 0.3, "clean_tokens": 0})
     assert len(states) == 3 * 98
     assert sum(states) / len(states) == pytest.approx(0.3, abs=0.1)
+
+
+@needs_compiler
+def test_without_noise_training_uses_the_c_kernel_and_evaluation_torchs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's GRU records every operation of every step."""
+    recorded = []
+
+    def forward(self: Any, *args: Any) -> Any:
+        recorded.append(torch.is_grad_enabled())
+        return torchs(self, *args)
+
+    torchs = torch.nn.GRU.forward
+    monkeypatch.setattr(torch.nn.GRU, "forward", forward)
+    toy.train(toy.config(model={"cell": "gru"}, noise=None), tmp_path / "run")
+    assert recorded
+    assert not any(recorded)

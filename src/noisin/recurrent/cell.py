@@ -38,7 +38,8 @@ class CellSpec:
         slots, inputs, recurrent: of the gates.
         code: the cell's number in ``kernels/cells.h``.
         torch_kernel: the name of torch's kernel for whole layers; None where torch has none.
-        fused: whether that kernel wants its state in the dtype of the products on a CPU too.
+        fused: whether that kernel is one operation on a CPU too, which wants its state in the dtype
+            of the products; torch composes the others of single operations.
         on_state: the same cell with noise on its whole state, ``site="state"``, if that differs.
     """
 

@@ -126,7 +126,7 @@ class NoisyStack(Injected, TorchStack):
         eps = given.eps
         noisy = eps is not None or self._noise_acts()
         plain = not noisy and not given.alters and self._cell.torch_kernel is not None
-        if plain and not kernels.replaces_torch():
+        if plain and not kernels.replaces_torch(self._cell.fused):
             # Not super(): the compiler cannot trace it in a frame that it resumes.
             return self._torch_class.forward(self, input, hx)
         layout = Layout.of(input, self.batch_first)
@@ -138,7 +138,7 @@ class NoisyStack(Injected, TorchStack):
     def _pass(
         self, given: Given, layout: Layout, layers: Collection[int], noise: NoiseOf, like: Tensor
     ) -> Pass:
-        theirs = not kernels.replaces_torch()
+        theirs = not kernels.replaces_torch(self._cell.fused)
         if not given.alters:
             return Pass(layout, layers, noise, self.all_weights, torch_kernel=theirs)
         count, sizes = self.num_layers * self._directions, (self._output_size, self.hidden_size)

@@ -11,7 +11,10 @@ from torch.testing import assert_close
 
 import noisin
 from noisin import noise
+from noisin.errors import InvalidValue
 from noisin.recurrent import kernels
+from noisin.recurrent.kernels import native
+from tests.compiler import needs_compiler
 
 DOUBLE: Any = {"dtype": torch.float64}
 
@@ -32,7 +35,7 @@ def test_it_is_torch(cell: str, options: Any, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(getattr(nn, cell), "forward", None)
         monkeypatch.setattr(ours, "_kernel", None)
         found, final = ours(x)
-    assert not kernels.replaces_torch()
+    assert not kernels.replaces_torch(fused=False)
     assert_close((found, final), (expected, state))
     assert_close(torch.autograd.grad(found.cos().sum(), list(ours.parameters())), gradients)
 
@@ -45,3 +48,21 @@ def test_noise_that_is_not_fed_back() -> None:
     expected = layer(x, eps=eps)
     with kernels.everywhere():
         assert_close(layer(x, eps=eps), expected)
+
+
+@needs_compiler
+def test_the_c_kernel_alone_and_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with kernels.everywhere("c"):
+        assert kernels.replaces_torch(fused=False)
+        assert not kernels.replaces_torch(fused=True)
+        with kernels.using("eager"):
+            assert not kernels.replaces_torch(fused=False)
+        monkeypatch.setattr(native, "library", lambda: None)
+        assert not kernels.replaces_torch(fused=False)
+    with kernels.everywhere():
+        assert kernels.replaces_torch(fused=True)
+
+
+def test_another_kernel_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="kernels.everywhere"), kernels.everywhere("fast"):
+        pass

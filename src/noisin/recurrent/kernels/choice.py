@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
+from typing import Literal
 
 from torch import Tensor
 
@@ -17,7 +18,8 @@ CHOICES = ("auto", "c", "eager", "reference", "triton")
 # What runs a layer step by step; all have the functions `forward` and `backward` of `eager`.
 RECURRENCES: Mapping[str, ModuleType] = {"c": native, "eager": eager, "triton": gpu}
 _chosen: ContextVar[str | None] = ContextVar("noisin_kernel", default=None)
-_everywhere: ContextVar[bool] = ContextVar("noisin_kernel_everywhere", default=False)
+# Which of our kernels runs layers without noise too, instead of torch's.
+_everywhere: ContextVar[str | None] = ContextVar("noisin_kernel_everywhere", default=None)
 
 
 def chosen() -> str:
@@ -50,22 +52,34 @@ def using(kernel: str) -> Iterator[None]:
         _chosen.reset(token)
 
 
-def replaces_torch() -> bool:
-    """Whether layers without noise run by our kernels too, and not by torch's."""
-    return _everywhere.get()
+def replaces_torch(fused: bool) -> bool:
+    """Whether layers without noise run by our kernels too, and not by torch's.
+
+    Args:
+        fused: whether torch has a kernel for all steps of such a layer on a CPU.
+    """
+    if _everywhere.get() == "c":
+        return not fused and chosen() in ("auto", "c") and native.library() is not None
+    return _everywhere.get() is not None
 
 
 replaces_torch._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @contextmanager
-def everywhere() -> Iterator[None]:
+def everywhere(kernel: Literal["any", "c"] = "any") -> Iterator[None]:
     """Context manager: run layers without noise by our kernels too, not by torch's.
 
-    The results are equal up to rounding. Torch's LSTM lays out its weights anew in every call: with
-    gradients and few rows, that takes longer than the recurrence.
+    The results are equal up to rounding. On a CPU, torch composes GRU and Elman layers of single
+    operations, and records every one of every step. Its LSTM is fused, but lays out its weights
+    anew in every call: with gradients and few rows and steps, that takes longer than the
+    recurrence.
+
+    Args:
+        kernel: ``"c"`` for the C kernel alone, where it runs, instead of layers that are composed.
     """
-    token = _everywhere.set(True)
+    checks.one_of("kernels.everywhere", kernel, ("any", "c"))
+    token = _everywhere.set(kernel)
     try:
         yield
     finally:
