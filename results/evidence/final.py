@@ -7,6 +7,7 @@ of none.toml and gates.toml with --out OUT. A question is left out until all its
 from __future__ import annotations
 
 import argparse
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ HERE = Path(__file__).parent
 
 def tuned_in(out: Path) -> dict[str, dict[str, Any]]:
     """The settings of every arm whose tuning is done."""
-    tuned = {path.parts[-3]: read(path) for path in out.glob("*/tune-*/tuned.toml")}
+    tuned = {}
+    for arm in sorted({path.parents[1] for path in out.glob("*/tune-*/tuned.toml")}):
+        # Of two searches of an arm, the one with the lower score on valid.
+        tuned[arm.name] = read(min(arm.glob("tune-*/tuned.toml"), key=score))
     for sweep in ("none", "gates"):  # learning rates alone
         runs = arms_of(collect(out), sweep).values()
         if len(runs) == len(points.LRS) and all(arm.runs for arm in runs):
@@ -31,6 +35,15 @@ def tuned_in(out: Path) -> dict[str, dict[str, Any]]:
             (run,) = best.runs.values()
             tuned[sweep] = run.config.model_dump(mode="json", exclude_defaults=True)
     return tuned
+
+
+def score(tuned: Path) -> float:
+    """That of the best run of a search."""
+    path = tuned.with_name("tune.json")
+    try:
+        return float(json.loads(path.read_text(encoding="utf-8"))["chosen"]["score"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidData(f"{path} is damaged ({error}). Run noisin tune again.") from None
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The tuning of questions A, C and D of section 3 of results/PLAN.md: sh results/evidence/tune.sh [ARM...]
-# Each arm is continued where it was stopped; its folder is OUT/ARM (OUT is runs/evidence by default).
+# Each arm is continued where it was stopped; its folder is OUT/ARM (OUT is runs/evidence by default). A search whose result is
+# an end of what was tried is repeated once around it.
 set -e
 here=$(dirname "$0")
 out=${OUT:-runs/evidence}
@@ -34,4 +35,7 @@ for arm in ${*:-$arms}; do
     chosen=$(settings "$arm")
     # shellcheck disable=SC2086
     noisin tune "$here/base.toml" --budget 175epochs $chosen --out "$out/$arm"
+    again=$(python "$here/again.py" "$out/$arm")
+    # shellcheck disable=SC2086
+    [ -z "$again" ] || noisin tune "$here/base.toml" --budget 175epochs $chosen $again --out "$out/$arm"
 done
