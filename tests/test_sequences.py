@@ -132,6 +132,17 @@ def test_what_the_page_says_of_the_published_lstm() -> None:
         assert mean(v for v in found if v is not None) <= float(value)
 
 
+def test_what_the_page_says_of_the_vrnn() -> None:
+    runs = [FINALS["jsb"]["vrnn", arm] for arm in TABLE["ARMS"]]
+    none, dropout, noise = (f"{mean(map(_iwae, of_arm)):.3f}" for of_arm in runs)
+    page = " ".join(PAGE.split())
+    assert f"VRNN {none} (none), {dropout} (dropout) and {noise} (noise)" in page
+    kls = [mean(run.best["measured"]["kl"] for run in of_arm if run.best) for of_arm in runs]
+    assert f"Its KL is {kls[0]:.1f} nats per frame without noise and {kls[2]:.1f} with" in page
+    epochs = [run.best["epoch"] for of_arm in runs for run in of_arm if run.best]
+    assert f"epochs, {min(epochs)} to {max(epochs)}, so" in page
+
+
 def test_what_the_page_says_of_the_srnn() -> None:
     """The importance-weighted bounds on test, and how far the latent variable is used."""
     runs = [FINALS["jsb"]["srnn", arm] for arm in TABLE["ARMS"]]
@@ -151,13 +162,13 @@ def _iwae(run: Run) -> float:
 def test_the_scores_on_the_projects_page() -> None:
     """Those of test, over all frames, in two decimals."""
     page = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    (none, dropout, noise), (gru, _, noisy_gru), (srnn, _, noisy_srnn) = (
+    (none, dropout, noise), (gru, _, noisy_gru), (srnn, _, noisy_srnn), (vrnn, _, noisy_vrnn) = (
         [
             f"{mean(run.best['test'] for run in FINALS['jsb'][model, arm] if run.best):.2f}"
             for arm in TABLE["ARMS"]
         ]
-        for model in ("lstm", "gru", "srnn")
+        for model in ("lstm", "gru", "srnn", "vrnn")
     )
     assert f"units from {none} nats per frame on test to {noise}, and tuned dropout" in page
-    assert f"on its output to {dropout}; a GRU from {gru} to {noisy_gru} and a" in page
-    assert f"stochastic RNN (SRNN) from {srnn} to {noisy_srnn} (bounds), and dropout" in page
+    assert f"on its output to {dropout}; a GRU from {gru} to {noisy_gru} and two" in page
+    assert f"VRNN, from {srnn} to {noisy_srnn} and from {vrnn} to {noisy_vrnn} (bounds)" in page
