@@ -28,6 +28,7 @@ from noisin.likelihoods._chunked import HEAD, over_few_rows
 from noisin.models import Dropouts, LanguageModel
 from noisin.models.layers import layer
 from noisin.models.mixture import MixtureOfSoftmaxes
+from noisin.models.steps import GateDropout
 from noisin.recurrent.injection import Injection
 from noisin.regularizers.sequences import Dropout
 from noisin.regularizers.terms import ActivationPenalty, SlownessPenalty, Trace
@@ -38,6 +39,7 @@ SIZES = [Size("LSTM", 650, 20), Size("LSTM", 256, 20)]
 MIXTURE = Shape(O=10_000, H=200, N=20)
 TEXT = Shape(O=10_000, N=1, T=5)
 EXPERTS, CHUNK = 5, 510  # rows of logits at a time
+PER_GATE = GateDropout(0.25, 0.25, locked=True, site="before")
 TERMS = ActivationPenalty(2.0), SlownessPenalty(1.0)
 
 Regularize = Callable[[Problem], Rival]
@@ -93,6 +95,7 @@ IN_KERNELS: dict[str, Regularize] = {
     "plain": noisy,
     "weight drop": partial(noisy, weight_drop=WeightDrop(0.5)),
     "Gal": gal,
+    "Gal, a mask for each gate": partial(noisy, gate_dropout=PER_GATE),
     "recurrent dropout": lambda problem: noisy(problem, dropout=Dropout(0.25)),
     "dropout of updates": partial(noisy, update_dropout=(0.25,)),
     "zoneout": partial(noisy, zoneout=(0.05, 0.5)),

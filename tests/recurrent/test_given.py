@@ -164,6 +164,40 @@ def test_an_update_mask_is_on_what_a_memory_adds(kernel: str) -> None:
         assert_close(gru(x, update_mask=m)[0], torch.stack(ks))
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("steps", [1, T])
+def test_a_read_mask_for_each_gate(kernel: str, steps: int) -> None:
+    """In the order of the weights; one for all steps, or one for each."""
+    x, lstm, gru = torch.randn(T, N, F, **D64), noisin.LSTM(F, H, **D64), noisin.GRU(F, H, **D64)
+    for rnn, gates in ((lstm, 4), (gru, 3)):
+        masks = torch.rand(1, steps, N, gates * H, **D64)
+        w = {name[:-3]: value for name, value in rnn.named_parameters()}
+        h = c = torch.zeros(N, H, **D64)
+        zs = []
+        for t in range(T):
+            own = masks[0, t % steps].view(N, gates, H)
+            read = [(h * own[:, g]) @ w["weight_hh"][g * H : (g + 1) * H].t() for g in range(gates)]
+            product = x[t] @ w["weight_ih"].t() + w["bias_ih"]
+            recurrent = torch.cat(read, -1) + w["bias_hh"]
+            if gates == 4:
+                i, f, g, o = (product + recurrent).chunk(4, -1)
+                c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+                h = o.sigmoid() * c.tanh()
+            else:
+                (r_x, u_x, n_x), (r_h, u_h, n_h) = product.chunk(3, -1), recurrent.chunk(3, -1)
+                u, n = (u_x + u_h).sigmoid(), (n_x + (r_x + r_h).sigmoid() * n_h).tanh()
+                h = (1 - u) * n + u * h
+            zs.append(h)
+        with kernels.using(kernel):
+            assert_close(rnn(x, read_mask=masks)[0], torch.stack(zs))
+
+
+def test_a_read_mask_of_other_sizes_is_refused() -> None:
+    rnn = noisin.LSTM(F, H)
+    with pytest.raises(InvalidValue, match="expected read_mask of shape"):
+        rnn(torch.zeros(T, N, F), read_mask=torch.ones(1, T, N, 3 * H))
+
+
 def test_a_gru_with_noise_on_what_is_read_keeps_its_clean_carry() -> None:
     """So that noise does not multiply along what is kept."""
     gru = noisin.GRU(F, H, noise=noise.Gaussian(1.0), **D64)

@@ -13,8 +13,10 @@ from torch.testing import assert_close
 import noisin
 from noisin import noise
 from noisin.errors import InvalidValue
+from noisin.recurrent import kernels
 from noisin.regularizers import DropoutLSTMCell, Masks
-from tests import stats
+from tests import pairwise, stats
+from tests.compiler import needs_compiler
 
 F, H, N = 3, 4, 2
 D64: dict[str, Any] = {"dtype": torch.float64}
@@ -159,6 +161,85 @@ def test_locked_masks_are_constant_in_a_window(site: Any, shared: bool) -> None:
     assert torch.equal(noisin.unroll(cell, x)[0], noisin.unroll(theirs, x)[0])
     with pytest.raises(InvalidValue, match=r"expected a state of shape \(2, 4\), got \(1, 4\)"):
         noisin.unroll(cell.train(), x, (h[:1], c[:1]))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shared", "rates", "bias", "mode", "feedback"),
+    [
+        pytest.param(*row, marks=needs_compiler if row[0] == "c" else ())
+        for row in pairwise.table(
+            ("reference", "eager", "c"), (True, False), ((0.5, 0.4), (0.5, 0.0), (0.0, 0.4)),
+            (True, False), ("multiplicative", "additive"), (True, False),
+        )
+    ],
+)  # fmt: skip
+def test_the_kernels_run_a_locked_window(
+    kernel: str, shared: bool, rates: tuple[float, float], bias: bool, mode: Any, feedback: bool
+) -> None:
+    """A hook sees each step, so that they run one by one: the same values and gradients."""
+    p_x, p_h = rates
+    cell = DropoutLSTMCell(
+        F, H, bias=bias, p_x=p_x, p_h=p_h, site="before", shared=shared, locked=True, **D64
+    )  # fmt: skip
+    noisy = noisin.Noisy(cell, None, mode=mode, feedback=feedback)
+    x, eps = torch.randn(5, N, F, **D64).requires_grad_(), torch.randn(5, N, H, **D64)
+    state = tuple(torch.randn(N, H, **D64).requires_grad_() for _ in range(2))
+    calls, found = [], []
+    for hooks in (0, 1):
+        handle = cell.register_forward_hook(lambda *_: calls.append(1)) if hooks else None
+        torch.manual_seed(7)
+        with kernels.using(kernel):
+            z, final = noisin.unroll(noisy, x, state, eps=eps)
+        loss = z.square().sum() + sum(part.sin().sum() for part in final)
+        found.append((z, *final, *torch.autograd.grad(loss, [x, *state, *cell.parameters()])))
+        assert len(calls) == 5 * hooks
+        if handle is not None:
+            handle.remove()
+    assert_close(found[0], found[1])
+
+
+@pytest.mark.parametrize("share", ["step", "sequence"])
+def test_the_noise_of_a_window_that_runs_at_once(share: Any) -> None:
+    """Drawn for all steps, or once for them, with the law that it has step by step."""
+    cell = DropoutLSTMCell(F, H, p_h=0.4, site="before", locked=True, **D64)
+    given: list[Tensor] = []
+
+    def run(state: Any, eps: Tensor, mode: str) -> Any:
+        given.append(eps)
+        return eps, state
+
+    cell.at_once = lambda x: run  # type: ignore[method-assign]
+    noisin.unroll(
+        noisin.Noisy(cell, noise.Gaussian(0.5), share=share), torch.zeros(60, 50, F, **D64)
+    )
+    (eps,) = given
+    assert torch.equal(eps[0], eps[1]) == (share == "sequence")
+    drawn = eps if share == "step" else eps[0]
+    stats.assert_mean(drawn.numpy().ravel(), 0.0, 0.5)
+    stats.assert_mean(drawn.square().numpy().ravel(), 0.25, 0.25 * 2**0.5)
+
+
+def test_a_subclass_with_another_step_is_not_run_by_the_kernels() -> None:
+    class Halved(DropoutLSTMCell):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            h, c = super().forward(*args, **kwargs)
+            return h / 2, c
+
+    cell = Halved(F, H, p_h=0.4, site="before", locked=True, **D64)
+    x = torch.randn(5, N, F, **D64)
+    torch.manual_seed(7)
+    z, _ = noisin.unroll(cell, x)
+    torch.manual_seed(7)
+    state = None
+    for t, x_t in enumerate(cell.step_inputs(x)):
+        state = cell(x_t, state)
+        assert_close(z[t], state[0])
+
+
+def test_no_rows_and_no_batch() -> None:
+    cell = DropoutLSTMCell(F, H, p_x=0.5, p_h=0.4, site="before", locked=True, **D64)
+    assert noisin.unroll(cell, torch.zeros(5, 0, F, **D64))[0].shape == (5, 0, H)
+    assert noisin.unroll(cell, torch.zeros(5, F, **D64))[0].shape == (5, H)
 
 
 @pytest.mark.parametrize("name", ["p_x", "p_h"])

@@ -151,7 +151,7 @@ def _of_cell(cell: NoisyCell, x: Tensor) -> Trajectory:
         return transition(x, state)
 
     with _replaced(cell, "transition", recorded):
-        z, _ = cells.unroll(cell, x)
+        z, _ = cells.step_by_step(cell, x)
     after = torch.get_rng_state()
     state, fs = None, []
     for t, stream in enumerate(streams):

@@ -32,7 +32,7 @@ from noisin.recurrent.torch_cells import ElmanCell as ElmanCell
 from noisin.recurrent.torch_cells import GRUCell as GRUCell
 from noisin.recurrent.torch_cells import LSTMCell as LSTMCell
 from noisin.recurrent.torch_cells import RNNCell as RNNCell
-from noisin.recurrent.windows import step_inputs
+from noisin.recurrent.windows import at_once, step_inputs
 
 
 class Noisy(NoisyCell):
@@ -128,12 +128,43 @@ def unroll(
         raise InvalidValue(
             f"unroll: expected eps for the {len(x)} steps of x, (T, N, H), got {tuple(eps.shape)}."
         )
+    found = _at_once(cell, x, state, eps)
+    return step_by_step(cell, x, state, eps) if found is None else found
+
+
+def step_by_step(
+    cell: Cell, x: Tensor, state: State = None, eps: Tensor | None = None
+) -> tuple[Tensor, State]:
+    """What :func:`unroll` computes, by a call of the cell for each step."""
     step = sequence_step(cell, eps)
     zs = []
     for t, x_t in enumerate(step_inputs(cell, x)):
         z, state = step(t, x_t, state)
         zs.append(z)
     return torch.stack(zs), state
+
+
+def _at_once(
+    cell: Cell, x: Tensor, state: State, eps: Tensor | None
+) -> tuple[Tensor, State] | None:
+    """The same by the kernels, for a cell of which they compute all steps, with noise or not."""
+    around = [cell] if isinstance(cell, Noisy) else []
+    inner: Any = cell.cell if isinstance(cell, Noisy) else cell
+    run = at_once(inner, x, *around)
+    if run is None:
+        return None
+    none = x.new_zeros(*x.shape[:2], inner.hidden_size)
+    if not isinstance(cell, Noisy) or (eps is None and not cell._noise_acts()):
+        return run(state, none, "additive")
+    if eps is not None:
+        cell._check_given(none, eps)
+    else:
+        eps = (cell._drawn(none) if cell.share == "step" else cell._drawn(none[0])).expand_as(none)
+    eps = eps.to(none)
+    if cell.feedback:
+        return run(state, eps, cell.noise_mode)
+    h, state = run(state, none, "additive")
+    return functional.inject(h, eps, cell.noise_mode), state
 
 
 def sequence_step(cell: Cell, eps: Tensor | None = None) -> Step:

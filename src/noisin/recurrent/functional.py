@@ -45,11 +45,19 @@ class Weights(NamedTuple):
 
     def project(self, x: Tensor) -> Tensor:
         """The input's part of the gates, ``W_x x + b``: one product for all steps."""
-        return F.linear(x, self.w_ih, self.b_ih)
+        return _products(x, self.w_ih, self.b_ih)
 
     def recur(self, h: Tensor) -> Tensor:
         """The hidden state's part of the gates, ``W_h h + b``."""
-        return F.linear(h, self.w_hh, self.b_hh)
+        return _products(h, self.w_hh, self.b_hh)
+
+
+def _products(v: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+    """``W v + b`` of all gates, of which each may read a vector of its own, ``(N, R, ·)``."""
+    if v.dim() < 3:
+        return F.linear(v, w, b)
+    product = torch.einsum("nri,rhi->nrh", v, w.view(v.shape[1], -1, v.shape[2])).flatten(1)
+    return product if b is None else product + b
 
 
 class Factors(NamedTuple):
@@ -144,6 +152,13 @@ def inject(h: Tensor, eps: Tensor, mode: Mode) -> Tensor:
     return h + eps if mode == "additive" else h * (1 + eps)
 
 
+def masked(z: Tensor, mask: Tensor) -> Tensor:
+    """What gates read of rows ``(N, Z)``: the same, or ``(N, R, Z)`` with a mask for each gate."""
+    if mask.shape == z.shape:
+        return z * mask
+    return z.unsqueeze(1) * mask.view(len(z), -1, z.shape[1])
+
+
 def noisy(
     transition: Callable[..., States],
     eps: Sequence[Tensor],
@@ -155,11 +170,11 @@ def noisy(
     """The noise-injected step ``g_W`` of Algorithm 1: ``z_t`` is emitted and carried on.
 
     With masks, the transition reads ``z_{t-1} * m_t``; the rest of the state stays whole, and so
-    does what the factors keep of z.
+    does what the factors keep of z. A mask of several times the units of z is one for each gate.
     """
 
     def step(t: int, x: Tensor, state: States) -> tuple[Tensor, States]:
-        read = state if masks is None else (state[0] * masks[t], *state[1:])
+        read = state if masks is None else (masked(state[0], masks[t]), *state[1:])
         if factors is None:
             new = transition(x, read)
         else:

@@ -46,7 +46,7 @@ class Places(NamedTuple):
     h: int
 
     def read_mask(self, given: Given, layout: Layout, like: Tensor) -> Tensor | None:
-        """The mask on what the gates read, ``(layers, *lead, z)``."""
+        """The mask on what the gates read, ``(layers, *lead, z)``, or R·z for one of each gate."""
         if given.read_mask is None:
             return None
         if not self.cell.masks:
@@ -54,7 +54,11 @@ class Places(NamedTuple):
                 f"{self.name}: read_mask is a factor on what the gates read and leaves "
                 f"the carry whole, and with site='state' the two are one. Use site='read'."
             )
-        return self._factor("read_mask", given.read_mask, self.z, layout, like)
+        R, width = self.cell.recurrent, getattr(given.read_mask, "shape", (0,))[-1:]
+        size = (
+            R * self.z if width == (R * self.z,) else self.z
+        )  # one mask for each gate, or for all
+        return self._factor("read_mask", given.read_mask, size, layout, like)
 
     def factors(self, given: Given, layout: Layout, like: Tensor) -> Factors:
         """The factors on the transition, ``(layers, *lead, z or h)`` each."""

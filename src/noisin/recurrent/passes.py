@@ -21,7 +21,8 @@ class Pass:
     """What one forward pass runs with.
 
     ``weights`` are those of each layer and direction, as ``all_weights``; the mask is
-    ``(layers · directions, *lead, H_out)``, and so are the factors on the transition.
+    ``(layers · directions, *lead, H_out)``, and so are the factors on the transition. A mask may
+    have more columns, one mask for each gate.
     """
 
     layout: Layout

@@ -89,8 +89,9 @@ class NoisyStack(Injected, TorchStack):
                 Gradients flow to the tensors, not to the parameters that they replace.
             read_mask: a factor on what each recurrence reads of its previous hidden state: the
                 gates read ``z_{t-1} * m_t``, while an LSTM's c and a GRU's carry stay whole. Its
-                shape is that of ``eps``, or has T = 1 for one mask per sequence. It is applied
-                whenever given.
+                shape is that of ``eps``, or has T = 1 for one mask per sequence. With H_out times
+                the number of gates as its last size (4 of an LSTM, 3 of a GRU), each gate has a
+                mask of its own, in the order of ``weight_hh``. It is applied whenever given.
             keep: zoneout, ``(keep_h, keep_c)``: how much of the previous h and c is kept, as
                 ``h_t = k z_{t-1} + (1 - k) h~_t``, before the noise. Each is a tensor as
                 ``read_mask`` (keep_c with hidden_size units), a number in [0, 1] or None. An LSTM's

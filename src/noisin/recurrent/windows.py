@@ -12,17 +12,29 @@ values, and the cell is called with the t-th of them in place of ``x_t``. A cell
 ``x_t`` itself takes it for a window of one step. A wrapper around a cell passes the call on, by
 ``return step_inputs(self.cell, x)``.
 
+A cell whose steps the kernels can compute may also define::
+
+    def at_once(self, x: Tensor) -> WholeWindow | None: ...
+
+It is called first, and returns a function ``(state, eps, mode) -> (z, state)`` that runs all steps
+with noise that is fed back, ``(T, N, H)``, or None where the window must run step by step.
+
 Nothing is kept in the module, so that gradient checkpointing, deep copies and threads are safe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from noisin._util import torch_state
 from noisin.errors import InvalidValue
+from noisin.recurrent.functional import Mode, State
+from noisin.recurrent.samples import is_plain
+
+WholeWindow = Callable[[State, Tensor, Mode], tuple[Tensor, State]]
 
 
 class StepInput(NamedTuple):
@@ -56,4 +68,22 @@ def step_inputs(cell: object, x: Tensor) -> Sequence[Any]:
             f"{type(cell).__name__}: step_inputs must return one value for each of the {len(x)} "
             f"steps of x, got {len(found)}."
         )
+    return found
+
+
+def at_once(cell: object, x: Tensor, *around: nn.Module) -> WholeWindow | None:
+    """What runs a whole window ``(T, N, F)`` of a cell, if anything does.
+
+    Not where something else sees each step: hooks of the cell or of a module around it, the
+    compiler and autocast.
+    """
+    if not isinstance(cell, nn.Module) or not callable(getattr(type(cell), "at_once", None)):
+        return None
+    if (
+        torch_state.compiling()
+        or torch_state.autocasting()
+        or not all(map(is_plain, (cell, *around)))
+    ):
+        return None
+    found: WholeWindow | None = cell.at_once(x)  # type: ignore[operator]
     return found

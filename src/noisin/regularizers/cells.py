@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -12,8 +13,11 @@ from torch.nn import functional as F
 from noisin._util import arguments, checks
 from noisin.errors import InvalidValue
 from noisin.noise.sampling import Stochastic
-from noisin.recurrent import drop_ins
-from noisin.recurrent.windows import StepInput
+from noisin.recurrent import drop_ins, kernels
+from noisin.recurrent.cell import CELLS
+from noisin.recurrent.functional import Mode, State, Weights
+from noisin.recurrent.kernels.plan import cached
+from noisin.recurrent.windows import StepInput, WholeWindow
 
 GATES = 4  # input, forget, cell, output: torch's order
 
@@ -34,17 +38,6 @@ class Masks(NamedTuple):
 
     x: Tensor | None
     h: Tensor | None
-
-
-class _GateInput(NamedTuple):
-    """A step of a window in which each gate has its own mask, constant, on what it reads of h.
-
-    The gates come first, so that their products are one batched product.
-    """
-
-    product: Tensor  # W_x x and both biases, (4, N, H)
-    mask: Tensor  # of h, (4, N, H)
-    weight: Tensor  # W_h, transposed, (4, H, H)
 
 
 class DropoutLSTMCell(Stochastic, nn.LSTMCell):
@@ -109,34 +102,39 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         if not self.training or not self.locked:
             return x.unbind(0)
         masks = self.sample_masks(x[0])
-        per_gate = self.site == "before" and not self.shared and x.dim() == 3
-        if per_gate and masks.x is not None and masks.h is not None:
-            return self._gate_inputs(x, masks.x, masks.h)
         products = self._product(x, self.weight_ih, self.bias_ih, masks.x)
         return [StepInput(product, masks.h, t=t) for t, product in enumerate(products.unbind(0))]
 
-    def _gate_inputs(self, x: Tensor, *masks: Tensor) -> Sequence[_GateInput]:
-        """The steps of a window ``(T, N, F)`` with locked masks of x and of h for each gate."""
-        weights = self.weight_ih, self.weight_hh
-        w_x, w_h = (weight.view(GATES, self.hidden_size, -1).mT for weight in weights)
-        m_x, m_h = (mask.movedim(-2, 0).contiguous() for mask in masks)
-        products = torch.bmm((x * m_x.unsqueeze(1)).flatten(1, 2), w_x)
-        if self.bias_ih is not None and self.bias_hh is not None:
-            products = products + (self.bias_ih + self.bias_hh).view(GATES, 1, -1)
-        steps = products.view(GATES, *x.shape[:2], -1).unbind(1)
-        return [_GateInput(product, m_h, w_h) for product in steps]
+    def at_once(self, x: Tensor) -> WholeWindow | None:
+        """All steps of a window with locked masks on x and h, by the kernels."""
+        fits = x.dim() == 3 and x.numel() > 0 and type(self).forward is DropoutLSTMCell.forward
+        if not (fits and self.training and self.locked and self.site == "before"):
+            return None
+        return partial(self._run, x, self.sample_masks(x[0]))
+
+    def _run(
+        self, x: Tensor, masks: Masks, state: Any, eps: Tensor, mode: Mode
+    ) -> tuple[Tensor, State]:
+        """The steps of a window with these masks on what the gates read."""
+        T, N, _ = x.shape
+        x_mask, mask = (None if held is None else held.flatten(1) for held in masks)
+        if self.shared and x_mask is not None:
+            x, x_mask = x * x_mask, None
+        weights = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        z, state = kernels.run(
+            cached(CELLS["lstm"], mode, (N,) * T), x.flatten(0, 1), eps.flatten(0, 1),
+            self._state(x[0], state), weights, mask, x_mask=x_mask,
+        )  # fmt: skip
+        return z.view(T, N, -1), state
 
     def forward(
         self,
-        x: Tensor | StepInput | _GateInput,
+        x: Tensor | StepInput,
         state: tuple[Tensor, Tensor] | None = None,
         *,
         masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor]:
         """One step. ``masks`` are the caller's, applied whenever given, in eval() too."""
-        if isinstance(x, _GateInput):
-            h, c = self._state(x.product[0], state)
-            return _activated(torch.baddbmm(x.product, h * x.mask, x.weight).unbind(0), c)
         if isinstance(x, StepInput):
             h, c = self._state(x.x[..., 0, :], state)
             return self._gated(x.x, h, c, x.read)
@@ -165,7 +163,9 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
     ) -> tuple[Tensor, Tensor]:
         """The new state, from the masked product with x."""
         product = product + self._product(h, self.weight_hh, self.bias_hh, mask)
-        return _activated(product.unbind(-2), c)
+        i, f, g, o = product.unbind(-2)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
 
     def sample_masks(self, x: Tensor) -> Masks:
         """Fresh masks for one step."""
@@ -210,9 +210,8 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         elif mask.shape[-2] == 1:
             product = F.linear(v * mask.squeeze(-2), weight).view(*v.shape[:-1], GATES, -1)
         else:
-            masked = (v.unsqueeze(-2) * mask).expand(*v.shape[:-1], GATES, v.shape[-1])
-            per_gate = weight.view(GATES, self.hidden_size, -1)
-            product = torch.einsum("...gi,ghi->...gh", masked, per_gate)
+            gates = zip(mask.unbind(-2), weight.chunk(GATES), strict=True)
+            product = torch.stack([F.linear(v * own, w) for own, w in gates], -2)
         return product if bias is None else product + bias.view(GATES, self.hidden_size)
 
     def extra_repr(self) -> str:
@@ -221,10 +220,3 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
             f"{super().extra_repr()}, p_x={self.p_x}, p_h={self.p_h}, site={self.site!r}, "
             f"shared={self.shared}, locked={self.locked}"
         )
-
-
-def _activated(gates: Sequence[Tensor], c: Tensor) -> tuple[Tensor, Tensor]:
-    """The new state ``(h, c)`` of an LSTM."""
-    i, f, g, o = gates
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    return o.sigmoid() * c.tanh(), c

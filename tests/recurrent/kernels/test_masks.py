@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from noisin.errors import InvalidValue, Unsupported
-from noisin.recurrent import kernels
+from noisin.recurrent import functional, kernels
 from noisin.recurrent.cell import KERNEL_CELLS
 from noisin.recurrent.functional import Weights
 from noisin.recurrent.kernels import native
@@ -23,7 +23,9 @@ CELLS = [name for name, cell in KERNEL_CELLS.items() if cell.masks]
 SIZES = {"full": (4, 4, 4), "ragged": (5, 3, 3, 1), "one step": (3,), "chunks": (97, 97, 60)}
 
 
-def tensors_of(plan: Plan, H: int, dtype: torch.dtype) -> tuple[list[Tensor], Tensor, Tensor]:
+def tensors_of(
+    plan: Plan, H: int, dtype: torch.dtype, per_gate: bool = False
+) -> tuple[list[Tensor], Tensor, Tensor]:
     """The inputs to differentiate by, the noise and the mask."""
     cell, N, S = plan.cell, plan.N, sum(plan.sizes)
 
@@ -33,7 +35,8 @@ def tensors_of(plan: Plan, H: int, dtype: torch.dtype) -> tuple[list[Tensor], Te
     rows = cell.recurrent * H
     state = [draw(N, H) for _ in range(1 + cell.carry)]
     weights = [draw(rows, F), draw(rows, H), draw(rows), draw(rows)]
-    return [draw(S, F), *state, *weights], draw(S, H).detach(), draw(S, H).detach() + 0.5
+    mask = draw(S, rows if per_gate else H).detach() + 0.5
+    return [draw(S, F), *state, *weights], draw(S, H).detach(), mask
 
 
 def run(kernel: str, plan: Plan, inputs: list[Tensor], eps: Tensor, mask: Any) -> tuple[Any, ...]:
@@ -47,20 +50,21 @@ def run(kernel: str, plan: Plan, inputs: list[Tensor], eps: Tensor, mask: Any) -
 
 
 @pytest.mark.parametrize(
-    ("kernel", "cell", "mode", "sizes", "reverse", "H", "dtype"),
+    ("kernel", "cell", "mode", "sizes", "reverse", "H", "dtype", "per_gate"),
     [
         pytest.param(*row, marks=needs_compiler if row[0] == "c" else ())
         for row in pairwise.table(
             ("c", "eager"), CELLS, ("multiplicative", "additive"), SIZES, (False, True),
-            (1, 5, 33), (torch.float32, torch.float64),
+            (1, 5, 33), (torch.float32, torch.float64), (False, True),
         )
     ],
 )  # fmt: skip
 def test_values_and_gradients_are_those_of_the_reference(
-    kernel: str, cell: str, mode: Any, sizes: str, reverse: bool, H: int, dtype: torch.dtype
-) -> None:
+    kernel: str, cell: str, mode: Any, sizes: str, reverse: bool, H: int, dtype: torch.dtype,
+    per_gate: bool,
+) -> None:  # fmt: skip
     plan = Plan(KERNEL_CELLS[cell], mode, SIZES[sizes], reverse)
-    inputs, eps, mask = tensors_of(plan, H, dtype)
+    inputs, eps, mask = tensors_of(plan, H, dtype, per_gate)
     tolerance = {torch.float32: 2e-4, torch.float64: 1e-11}[dtype]
     expected = run("reference", plan, inputs, eps, mask)
     for threads in (1, 2):
@@ -85,6 +89,69 @@ def test_a_mask_need_not_be_contiguous(kernel: str) -> None:
     assert_close(run(kernel, plan, inputs, eps, held), run("reference", plan, inputs, eps, held))
 
 
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_equal_masks_of_all_gates_are_one(cell: str, sizes: str) -> None:
+    plan = Plan(KERNEL_CELLS[cell], "multiplicative", SIZES[sizes])
+    inputs, eps, mask = tensors_of(plan, 5, torch.float64)
+    every = mask.repeat(1, plan.cell.recurrent)
+    expected = run("reference", plan, inputs, eps, mask)
+    assert_close(run("reference", plan, inputs, eps, every), expected)
+
+
+def test_each_gate_reads_through_its_own_mask() -> None:
+    w_hh, z, m = torch.randn(8, 2), torch.randn(3, 2), torch.randn(3, 4, 2)
+    w = Weights(torch.randn(8, 1), w_hh, None, torch.randn(8))
+    found = w.recur(functional.masked(z, m.flatten(1))).view(3, 4, 2)
+    for g in range(4):
+        own = (z * m[:, g]) @ w_hh[2 * g : 2 * g + 2].t() + w.b_hh[2 * g : 2 * g + 2]
+        assert_close(found[:, g], own)
+
+
+@pytest.mark.parametrize("kernel", ["reference", "eager", pytest.param("c", marks=needs_compiler)])
+@pytest.mark.parametrize("sizes", ["full", "ragged", "one step"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("per_gate", [False, True])
+def test_masks_that_are_held_are_those_of_each_step(
+    kernel: str, sizes: str, reverse: bool, per_gate: bool
+) -> None:
+    plan = Plan(KERNEL_CELLS["lstm"], "multiplicative", SIZES[sizes], reverse)
+    inputs, eps, mask = tensors_of(plan, 5, torch.float64, per_gate)
+    held = mask[: plan.N]
+    every = torch.cat([held[:n] for n in plan.sizes])
+    expected = run("reference", plan, inputs, eps, every)
+    assert_close(run(kernel, plan, inputs, eps, held), expected)
+
+
+@pytest.mark.parametrize("kernel", ["reference", "eager", pytest.param("c", marks=needs_compiler)])
+@pytest.mark.parametrize("held", [False, True])
+def test_each_gate_reads_the_input_through_its_own_mask(kernel: str, held: bool) -> None:
+    plan = Plan(KERNEL_CELLS["lstm"], "multiplicative", (4, 4, 4))
+    inputs, eps, mask = tensors_of(plan, 5, torch.float64)
+    R, x, state, w = 4, inputs[0], tuple(inputs[1:3]), Weights(*inputs[3:])
+    x_mask = torch.rand(4 if held else 12, R, F, dtype=torch.float64)
+    with kernels.using(kernel):
+        given = (plan, x, eps, state, w, mask)
+        z, final = kernels.run(*given, x_mask=x_mask.flatten(1))
+    loss = z.square().sum() + sum(s.sin().sum() for s in final)
+    found = z, *torch.autograd.grad(loss, inputs)
+    # The same by an input as wide as all gates, of which each has weights for its part alone.
+    wide = (x.unsqueeze(1) * (x_mask.repeat(3, 1, 1) if held else x_mask)).flatten(1)
+    blocks = torch.block_diag(*w.w_ih.chunk(R))
+    with kernels.using("reference"):
+        z, final = kernels.run(plan, wide, eps, state, w._replace(w_ih=blocks), mask)
+    loss = z.square().sum() + sum(s.sin().sum() for s in final)
+    assert_close(found, (z, *torch.autograd.grad(loss, inputs)))
+
+
+def test_masks_of_the_input_are_for_gates_that_read_it() -> None:
+    plan = Plan(KERNEL_CELLS["gru-read"], "multiplicative", (4, 4))
+    inputs, eps, _ = tensors_of(plan, 5, torch.float64)
+    x, state, w = inputs[0], tuple(inputs[1:3]), Weights(*inputs[3:])
+    with pytest.raises(Unsupported, match="x_mask is for the gates of an LSTM"):
+        kernels.run(plan, x, eps, state, w, x_mask=torch.ones(8, 3 * F))
+
+
 def test_a_gru_with_noise_on_its_state_is_refused() -> None:
     plan = Plan(KERNEL_CELLS["gru-state"], "multiplicative", (4, 4))
     inputs, eps, mask = tensors_of(plan, 5, torch.float64)
@@ -99,7 +166,8 @@ def test_a_gru_with_noise_on_its_state_is_refused() -> None:
         (lambda m: m[:-1], r"\(7, 5\)"),
         (lambda m: m.repeat(2, 1), r"\(16, 5\)"),
         (lambda m: m[:, 1:], r"\(8, 4\)"),
-        (lambda m: m[:4], r"\(4, 5\)"),
+        (lambda m: m[:3], r"\(3, 5\)"),
+        (lambda m: m.repeat(1, 3), r"\(8, 15\)"),
     ],
 )
 def test_a_mask_of_the_wrong_shape_is_refused_before_c_reads_it(change: Any, got: str) -> None:
@@ -133,7 +201,8 @@ def test_the_last_look_before_pointers_are_passed(name: str) -> None:
         torch.rand(5, H).double(),
         torch.rand(5, H, device="meta"),
         torch.rand(H, 5).t(),
-        torch.rand(3, H),
+        torch.rand(4, H),
+        torch.rand(3, 3 * H),
         unallocated,
     ):
         with pytest.raises(InvalidValue, match="kernels: mask must be"):
@@ -142,10 +211,13 @@ def test_the_last_look_before_pointers_are_passed(name: str) -> None:
 
 @pytest.mark.parametrize("kernel", [pytest.param("c", marks=needs_compiler), "eager"])
 @pytest.mark.parametrize("cell", CELLS)
-def test_second_derivatives_are_those_of_the_reference(kernel: str, cell: str) -> None:
+@pytest.mark.parametrize("per_gate", [False, True])
+def test_second_derivatives_are_those_of_the_reference(
+    kernel: str, cell: str, per_gate: bool
+) -> None:
     """Which recomputes the layer: a mask that it forgot would change the first ones too."""
     plan = Plan(KERNEL_CELLS[cell], "multiplicative", (3, 3, 2))
-    inputs, eps, mask = tensors_of(plan, 4, torch.float64)
+    inputs, eps, mask = tensors_of(plan, 4, torch.float64, per_gate)
     n = 1 + plan.cell.carry
     found = {}
     for name in ("reference", kernel):

@@ -81,7 +81,7 @@ def test_one_step_lays_out_no_weights(cell: str) -> None:
         plan = Plan(CELLS[cell], "multiplicative", (4,) * T)
         for name in ("forward", "backward"):
             alone = native._alone(plan, None)
-            args = (plan, 8, 0, 1, False, alone, torch.float32)
+            args = (plan, 8, 0, 1, 0, False, alone, torch.float32)
             assert (native._prepared(native.library(), name, *args).room == 0) == (T == 1)
 
 

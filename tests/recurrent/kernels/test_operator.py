@@ -94,10 +94,30 @@ def test_torchs_checks_and_the_reference(
 
 def backward_arguments(plan: Plan, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     plain = [t.detach() if isinstance(t, Tensor) else t for t in arguments]
-    needs = [bool(t is not None and t.requires_grad) for t in arguments[:10]]
+    needs = [bool(t is not None and t.requires_grad) for t in arguments[:11]]
     z, carry, gates, carries = torch.ops.noisin.layer(*plain)
     d_carry = torch.randn_like(carry) if plan.cell.carry else None
     return *plain[:-1], needs, gates, z, carries, torch.randn_like(z), d_carry
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("held", [False, True])
+def test_masks_of_each_gate_on_input_and_state(kernel: str, held: bool) -> None:
+    plan = Plan(CELLS["lstm"], "multiplicative", (3, 3))
+    arguments = list(arguments_of(plan))
+    x, eps, _, z0, carry0, *weights = arguments[:10]
+    F, H = x.shape[1], eps.shape[1]
+    mask, x_mask = (torch.rand(3 if held else 6, 4 * n, dtype=torch.float64) for n in (H, F))
+    arguments[2], arguments[10] = mask, x_mask
+    leaves = [t for t in arguments if isinstance(t, Tensor) and t.requires_grad]
+    with kernels.using(kernel):
+        outputs = outputs_of(plan, tuple(arguments))
+        found = torch.autograd.grad(weighted(tuple(outputs)), leaves)
+    z, (_, carry) = reference.run(
+        plan, x, eps, (z0, carry0), Weights(*weights), mask, x_mask=x_mask
+    )
+    assert_close(outputs, [z, carry])
+    assert_close(found, torch.autograd.grad(weighted((z, carry)), leaves))
 
 
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (5, 3, 3, 1), (2,), (4, 2), (1, 1)])

@@ -128,21 +128,39 @@ MUTANTS = {
     ),
     "sums of one row fewer than a chunk": (
         "cells.h",
-        "(back ? 1 : recurrent(l->cell)) * CHUNK * BLOCK",
-        "((back ? 1 : recurrent(l->cell)) * CHUNK - 1) * BLOCK",
+        "(back && l->masked < 2 ? 1 : recurrent(l->cell)) * CHUNK * BLOCK",
+        "((back && l->masked < 2 ? 1 : recurrent(l->cell)) * CHUNK - 1) * BLOCK",
         "heap-buffer-overflow|expected",  # masked rows come after the sums
     ),
     "masked rows of one row fewer than a chunk": (
         "cells.h",
-        "least(CHUNK, l->N) * outputs(l) : 0",
-        "(least(CHUNK, l->N) - 1) * outputs(l) : 0",
+        "least(CHUNK, l->N) * outputs(l);",
+        "(least(CHUNK, l->N) - 1) * outputs(l);",
         "heap-buffer-overflow",
     ),
     "a mask that backward forgets": (
         "cells.h",
-        "if (mask) d *= LOAD(mask + (start + row + r) * Z + j);",
-        "(void)mask;",
+        "if (mask) d *= LOAD(factor);",
+        "",
         "expected",
+    ),
+    "gates that all read through the first mask": (
+        "cells.h",
+        "a[l->masked > 1 ? s : 0]",
+        "a[0]",
+        "expected",
+    ),
+    "a held mask that backward takes for one of each step": (
+        "cells.h",
+        "(l->held ? 0 : start)",
+        "start",
+        "heap-buffer-overflow|expected",
+    ),
+    "room for the sums of one gate, where each has a mask": (
+        "cells.h",
+        "back && l->masked < 2 ? 1",
+        "back ? 1",
+        "heap-buffer-overflow",
     ),
     "a kept value that backward forgets": (
         "cells.h",

@@ -26,7 +26,7 @@ from torch.nn import Parameter
 from noisin._util import torch_state
 from noisin.errors import Unsupported
 from noisin.recurrent.functional import Factors, States, Weights
-from noisin.recurrent.kernels import layer, operator, reference
+from noisin.recurrent.kernels import layer, masks, operator, reference
 from noisin.recurrent.kernels.choice import CHOICES as CHOICES
 from noisin.recurrent.kernels.choice import RECURRENCES, recurrence_for
 from noisin.recurrent.kernels.choice import chosen as chosen
@@ -45,26 +45,30 @@ def run(
     w: Weights,
     mask: Tensor | None = None,
     factors: Factors = Factors(),  # noqa: B008 - immutable
+    x_mask: Tensor | None = None,
 ) -> tuple[Tensor, States]:
     """Run one layer in one direction: all z, as rows ``(S, H)``, and the final state.
 
     ``x``, ``eps``, ``mask`` and the factors are rows ``(S, ·)``, the state ``(z,)`` or
-    ``(z, carry)`` has N of them. The gates read ``z_{t-1} * m_t`` where there is a mask.
+    ``(z, carry)`` has N of them. The gates read ``z_{t-1} * m_t`` where there is a mask. It may be
+    one for each gate, ``x_mask`` is, and either may be held: see :mod:`~.kernels.masks`.
     """
+    if x_mask is not None and plan.cell.name != "lstm":
+        raise Unsupported(f"kernels: x_mask is for the gates of an LSTM, got {plan.cell.name}.")
     if mask is not None and not plan.cell.masks:
         raise Unsupported(
             "RNN: a mask on what a GRU reads keeps its carry whole, and site='state' makes the two "
             "one. Use site='read'."
         )
-    kernel = kernel_for(x, eps, state, w, mask, factors)
+    kernel = kernel_for(x, eps, state, w, mask, factors, x_mask)
     if kernel == "operator":
         outline = plan if isinstance(plan, Outline) else plan.outline
-        return operator.run(outline, x, eps, state, w, mask, factors)
+        return operator.run(outline, x, eps, state, w, mask, factors, x_mask)
     if isinstance(plan, Outline):
         plan = plan.sized(x.shape[0], state[0].shape[0])
     if kernel == "reference":
-        return reference.run(plan, x, eps, state, w, mask, factors)
-    return layer.run(plan, x, eps, state, w, mask, factors, recurrence=RECURRENCES[kernel])
+        return reference.run(plan, x, eps, state, w, mask, factors, x_mask)
+    return layer.run(plan, x, eps, state, w, mask, factors, x_mask, recurrence=RECURRENCES[kernel])
 
 
 def kernel_for(
@@ -74,9 +78,10 @@ def kernel_for(
     w: Weights,
     mask: Tensor | None = None,
     factors: Factors = Factors(),  # noqa: B008 - immutable
+    x_mask: Tensor | None = None,
 ) -> str:
     """Which kernel runs these tensors, by name; the ``operator`` chooses when it runs."""
-    given = [eps, *factors.given] if mask is None else [eps, mask, *factors.given]
+    given = [t for t in (eps, mask, x_mask, *factors) if t is not None]
     tensors = [x, *given, *state, *(v for v in w if v is not None)]
     learned = any(t.requires_grad for t in given)  # of which only the reference has gradients
     hidden = learned or torch_state.recording() or _lowered(tensors)
@@ -84,7 +89,9 @@ def kernel_for(
         return "reference"
     if torch_state.compiling():
         return "operator" if all(map(torch_state.traceable, tensors)) else "reference"
-    return recurrence_for(x, bool(factors.given)) if _plain(tensors) else "reference"
+    if not _plain(tensors):
+        return "reference"
+    return recurrence_for(x, bool(factors.given) or masks.per_gate(mask, eps.shape[1]))
 
 
 def _alike(tensors: list[Tensor]) -> bool:

@@ -18,9 +18,11 @@
    one step is not worth the panels: forward it is in the gates already, and backward d_state is left
    to the caller. There is no u then, nor a projection.
 
-   A mask, if there is one, is a factor on what the gates read of the state before: z_{t-1} m_t. Other
-   factors, on what a step keeps and adds (steps.h), are for the functions whose name says so. The
-   others pass a constant in their place, so that nothing of it is in their loops.
+   A mask, if there is one, is a factor on what the gates read of the state before: z_{t-1} m_t. Or each
+   recurrent gate has its own, and they follow one another in the rows of (S, R Z). Where masks are
+   held, they have N rows, the same at all steps. Other factors, on what a step keeps and adds
+   (steps.h), are for the functions whose name says so. The others pass a constant in their place, so
+   that nothing of it is in their loops.
 */
 
 #include "tiles.h"
@@ -42,7 +44,9 @@
 enum cell { ELMAN_TANH, ELMAN_RELU, ELMAN_SIGMOID, LSTM, GRU_READ, GRU_STATE };
 
 struct layer {
-  long cell, additive, reverse, T, N, H, P, threads, masked, multiplied;
+  long cell, additive, reverse, T, N, H, P, threads;
+  long masked;        /* the number of masks: none, one, or one for each recurrent gate */
+  long held, multiplied;
   long D;             /* from one row of d_gates to the next, which may be more than it has */
   const long *offset; /* T + 1 */
 };
@@ -71,12 +75,15 @@ INLINE const REAL *NAME(before)(const struct layer *l, long i, long row, long si
   return initial + row * size;
 }
 
-/* Multiply rows by those of a mask, into `read`, to which `a` then points. */
-INLINE void NAME(mask_rows)(long rows, long H, const REAL **a, const REAL *mask, REAL *read) {
-  for (long r = 0; r < rows; ++r, mask += H, read += H) {
-    for (long j = 0; j < H; ++j) read[j] = a[r][j] * mask[j];
-    a[r] = read;
-  }
+/* Multiply the rows a[0] by those of each mask, into `read`, to which a[0], a[1], ... then point. */
+INLINE void NAME(mask_rows)(long rows, long Z, long masks, const REAL *a[4][CHUNK],
+                            const REAL *mask, REAL *read) {
+  for (long m = masks - 1; m >= 0; --m) /* a[0], which the others are made of, at last */
+    for (long r = 0; r < rows; ++r, read += Z) {
+      const REAL *factor = mask + (r * masks + m) * Z;
+      for (long j = 0; j < Z; ++j) read[j] = a[0][r][j] * factor[j];
+      a[m][r] = read;
+    }
 }
 
 #include "projection.h"
@@ -97,16 +104,18 @@ INLINE void NAME(forward_units)(long cell, int projected, const struct layer *l,
     const long t = ordered(l, i), start = l->offset[t], rows = l->offset[t + 1] - start;
     for (long row = 0; row < rows; row += CHUNK) {
       const long chunk = least(CHUNK, rows - row), at = start + row;
-      const REAL *a[CHUNK];
-      for (long r = 0; r < chunk; ++r) a[r] = NAME(before)(l, i, row + r, Z, z, z0);
-      if (mask) NAME(mask_rows)(chunk, Z, a, mask + at * Z, read);
+      const REAL *a[4][CHUNK];
+      for (long r = 0; r < chunk; ++r) a[0][r] = NAME(before)(l, i, row + r, Z, z, z0);
+      if (mask)
+        NAME(mask_rows)(chunk, Z, l->masked, a, mask + (l->held ? row : at) * l->masked * Z, read);
       for (long b = first; b < last; ++b) {
         const long j = b * BLOCK, end = least(j + BLOCK, H) - 1;
         for (long s = 0; s < R; ++s) {
           /* Fetch what the step will read and write while the product runs. */
           for (long r = 0; r < chunk; ++r)
             __builtin_prefetch(gates + (at + r) * G * H + s * H + end, 1);
-          NAME(product)(Z, chunk, a, panels + (b * R + s) * Z * BLOCK, sum[s]);
+          NAME(product)(Z, chunk, a[l->masked > 1 ? s : 0], panels + (b * R + s) * Z * BLOCK,
+                        sum[s]);
         }
         for (long r = 0; r < chunk; ++r)
           for (long v = 0; v < 2; ++v) {
@@ -198,16 +207,23 @@ INLINE void NAME(backward_units)(long cell, int projected, const struct layer *l
     BARRIER
     for (long row = 0; row < rows && !l->multiplied; row += CHUNK) {
       const long chunk = least(CHUNK, rows - row);
-      const REAL *a[CHUNK];
-      for (long r = 0; r < chunk; ++r) a[r] = d_gates + (start + row + r) * l->D + (G - R) * H;
+      const long M = l->masked > 1 ? R : 1, depth = K / M; /* a product for each mask */
+      const REAL *a[4][CHUNK];
+      for (long m = 0; m < M; ++m)
+        for (long r = 0; r < chunk; ++r)
+          a[m][r] = d_gates + (start + row + r) * l->D + (G - R) * H + m * depth;
       for (long b = z_first; b < z_last; ++b) {
-        NAME(product)(K, chunk, a, panels + b * K * BLOCK, *sum);
+        for (long m = 0; m < M; ++m)
+          NAME(product)(depth, chunk, a[m], panels + (b * K + m * depth) * BLOCK, sum[m]);
         for (long r = 0; r < chunk; ++r)
           for (long v = 0; v < 2; ++v) {
             const long j = b * BLOCK + v * LANES, n = Z - j, own = (row + r) * Z + j;
             if (n <= 0) continue;
-            VEC d = (*sum)[r][v];
-            if (mask) d *= LOAD(mask + (start + row + r) * Z + j);
+            const long masked = row + r + (l->held ? 0 : start);
+            const REAL *factor = mask ? mask + masked * M * Z + j : 0;
+            VEC d = sum[0][r][v];
+            if (mask) d *= LOAD(factor);
+            for (long m = 1; m < M; ++m) d += sum[m][r][v] * LOAD(factor + m * Z);
             if (cell == GRU_STATE) d += LOAD(d_carry + own);
             if (k.keep_h && cell != GRU_READ) { /* from h, along the z that was kept */
               const long here = (start + row + r) * Z + j;
@@ -223,15 +239,15 @@ INLINE void NAME(backward_units)(long cell, int projected, const struct layer *l
 
 /* How many REALs of room a call needs: the panels of all blocks, h of one step where it is projected,
    and the sums and masked rows of each thread, which may be more than its stack has room for. Forward,
-   a thread has the sums of all slots at once. */
+   a thread has the sums of all slots at once, and backward, of all that have masks of their own. */
 INLINE long NAME(shared)(const struct layer *l, long back) {
   return NAME(panels)(l, back) + NAME(projection_panels)(l, back) + NAME(projection_h)(l, back);
 }
 INLINE long NAME(sums)(const struct layer *l, long back) {
-  return (back ? 1 : recurrent(l->cell)) * CHUNK * BLOCK;
+  return (back && l->masked < 2 ? 1 : recurrent(l->cell)) * CHUNK * BLOCK;
 }
 INLINE long NAME(reads)(const struct layer *l, long back) {
-  return l->masked && !back ? least(CHUNK, l->N) * outputs(l) : 0;
+  return back ? 0 : l->masked * least(CHUNK, l->N) * outputs(l);
 }
 INLINE long NAME(own)(const struct layer *l, long back) {
   return NAME(sums)(l, back) + NAME(reads)(l, back);

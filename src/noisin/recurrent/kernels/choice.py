@@ -89,7 +89,8 @@ def everywhere(kernel: Literal["any", "c"] = "any") -> Iterator[None]:
 def recurrence_for(x: Tensor, factored: bool = False) -> str:
     """Which of the recurrences runs a layer with this input, by name.
 
-    Triton's has no factors on the transition: with them, the eager one runs.
+    Triton's has no factors on the transition, nor a mask for each gate (``factored``): with them,
+    the eager one runs.
     """
     if torch_state.dispatching():
         return "eager"

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from noisin.recurrent.cell import CellSpec
 from noisin.recurrent.functional import Factors
+from noisin.recurrent.kernels import masks
 from noisin.recurrent.kernels.plan import Plan
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward
@@ -53,8 +54,7 @@ def forward(
     for i, t in enumerate(plan.order):
         rows, n = plan.rows(t), plan.sizes[t]
         gate, before = gates[rows], plan.before(i, z, z0)
-        read = before if mask is None else before * mask[rows]
-        gate[:, -cell.recurrent * H :].addmm_(read, w_hh.t())
+        masks.multiply(gate[:, -cell.recurrent * H :], before, masks.at(plan, mask, t), w_hh)
         if factored:
             here = factors.at(rows)
         old = carry[:n].clone() if carry is not None and factored else None
@@ -171,9 +171,7 @@ def backward(
         if t == plan.order[0] and not need_z0:
             break
         recurrent = d_gates[rows, -cell.recurrent * H :]
-        torch.mm(recurrent, w_hh, out=d_before[:n])
-        if mask is not None:
-            d_before[:n].mul_(mask[rows])
+        masks.multiply_back(recurrent, masks.at(plan, mask, t), w_hh, out=d_before[:n])
         if cell.name == "gru" and not cell.carry:
             d_before[:n].addcmul_(d_h, gates[rows, 2 * H : 3 * H])
         if cell.memory or d_carry is None:

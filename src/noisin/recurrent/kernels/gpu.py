@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from noisin.recurrent.functional import Factors
-from noisin.recurrent.kernels import graphs
+from noisin.recurrent.kernels import graphs, masks
 from noisin.recurrent.kernels.plan import Plan
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -75,8 +75,9 @@ def forward(
     keep: bool,
     factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor | None]:
-    """As :func:`noisin.recurrent.kernels.eager.forward`, without factors."""
+    """As :func:`noisin.recurrent.kernels.eager.forward`, without factors or masks per gate."""
     assert not factors.given  # see choice.recurrence_for
+    mask = masks.of_all_steps(plan, mask)
     z0, carry = state if len(state) > 1 else (state[0], None)
     tensors = (gates, bias, w_hh, w_hr, eps, mask, z0, carry)
     with _on(gates.device):
@@ -100,8 +101,9 @@ def backward(
     _: bool = True,
     factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor | None]:
-    """As :func:`noisin.recurrent.kernels.eager.backward`, without factors."""
+    """As :func:`noisin.recurrent.kernels.eager.backward`, without factors or masks per gate."""
     assert not factors.given
+    mask = masks.of_all_steps(plan, mask)
     d_before, d_carry = d_state if len(d_state) > 1 else (d_state[0], None)
     carried: tuple[Tensor | None, Tensor | None] = (None, None)
     if plan.cell.slots > 1:

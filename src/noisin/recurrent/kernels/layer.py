@@ -16,7 +16,7 @@ from torch import Tensor
 
 from noisin._util import torch_state
 from noisin.recurrent.functional import Factors, States, Weights
-from noisin.recurrent.kernels import eager, reference
+from noisin.recurrent.kernels import eager, masks, reference
 from noisin.recurrent.kernels.plan import Plan
 from noisin.recurrent.kernels.products import LAYER
 
@@ -29,11 +29,12 @@ def run(
     w: Weights,
     mask: Tensor | None = None,
     factors: Factors = Factors(),  # noqa: B008 - immutable
+    x_mask: Tensor | None = None,
     *,
     recurrence: ModuleType,
 ) -> tuple[Tensor, States]:
     """All z as rows ``(S, H)`` and the final state, as :func:`.reference.run`."""
-    inputs = joined(x, eps, state, w, mask)
+    inputs = joined(x, eps, state, w, mask, x_mask)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         z, *carry = _LayerFunction.apply(plan, recurrence, factors, *inputs)  # type: ignore[no-untyped-call]
     else:
@@ -41,14 +42,21 @@ def run(
     return z, (plan.last(z), *carry[: len(state) - 1])
 
 
-# The tensors of a layer, in the order of the operator's schema: x, eps, mask, z0, carry0 and the
-# five weights. Those that a layer does not have are None.
+# The tensors of a layer, in the order of the operator's schema: x, eps, mask, z0, carry0, the five
+# weights and x_mask. Those that a layer does not have are None.
 Inputs = Sequence[Any]
 
 
-def joined(x: Tensor, eps: Tensor, state: States, w: Weights, mask: Tensor | None) -> Inputs:
+def joined(
+    x: Tensor,
+    eps: Tensor,
+    state: States,
+    w: Weights,
+    mask: Tensor | None,
+    x_mask: Tensor | None = None,
+) -> Inputs:
     """The tensors of a layer in one sequence."""
-    return x, eps, mask, state[0], state[1] if len(state) > 1 else None, *w
+    return x, eps, mask, state[0], state[1] if len(state) > 1 else None, *w, x_mask
 
 
 class _LayerFunction(torch.autograd.Function):
@@ -86,11 +94,11 @@ def forward(
     factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
     """All z, the final carry, and what a backward needs: the activations and all carries."""
-    x, eps, mask, z0, carry0, *weights = inputs
+    x, eps, mask, z0, carry0, *weights, x_mask = inputs
     w, eps, z0 = Weights(*weights), eps.contiguous(), z0.contiguous()
     mask = None if mask is None else mask.contiguous()
     state = [z0] if carry0 is None else [z0, _copy(carry0)]
-    gates, bias = _project(plan, x, w), _bias(plan, w)
+    gates, bias = _project(plan, x, w, x_mask), _bias(plan, w)
     z, carries = recurrence.forward(
         plan, gates, bias, w.w_hh.contiguous(), w.w_hr, eps, mask, state, keep,
         factors.map(Tensor.contiguous),
@@ -108,7 +116,7 @@ def backward(
     factors: Factors = Factors(),  # noqa: B008 - immutable
 ) -> list[Tensor | None]:
     """The gradients of all inputs from those of z and the carry; None where not needed."""
-    (gates, z, carries), (x, eps, mask, z0, carry0, *weights) = kept, inputs
+    (gates, z, carries), (x, eps, mask, z0, carry0, *weights, x_mask) = kept, inputs
     w, mask = Weights(*weights), None if mask is None else mask.contiguous()
     d_state = [_copy(z0).zero_(), *map(_copy, d_outputs[1:])]
     state = [s.contiguous() for s in (z0, carry0) if s is not None]
@@ -116,13 +124,13 @@ def backward(
         plan, gates, w.w_hh.contiguous(), w.w_hr, eps.contiguous(), mask, state, z,
         carries, d_outputs[0].contiguous(), d_state, needs[3], factors.map(Tensor.contiguous),
     )  # fmt: skip
-    d_x, *d_weights = _products(plan, needs, x, z, z0, mask, w, d_gates)
+    d_x, *d_weights = _products(plan, needs, x, z, z0, mask, w, d_gates, x_mask)
     if d_projected is not None and carries is not None and needs[9]:
         H = w.w_hh.shape[0] // 4
         c = eager.candidates(plan, gates, state, carries, factors)
         d_weights[4] = d_projected.t() @ (gates[:, 3 * H :] * c.tanh())
     d_z0, d_carry0 = d_state if carry0 is not None else (d_state[0], None)
-    return [d_x, None, None, d_z0 if needs[3] else None, d_carry0, *d_weights]
+    return [d_x, None, None, d_z0 if needs[3] else None, d_carry0, *d_weights, None]
 
 
 def _copy(value: Tensor) -> Tensor:
@@ -153,9 +161,9 @@ def composed(
     # Views, so that one input that depends on another is not differentiated through it.
     with torch.enable_grad():
         views: list[Any] = [None if v is None else v.view_as(v) for v in inputs]
-        x, eps, mask, z0, carry0, *weights = views
+        x, eps, mask, z0, carry0, *weights, x_mask = views
         state = (z0,) if carry0 is None else (z0, carry0)
-        z, final = reference.run(plan, x, eps, state, Weights(*weights), mask, factors)
+        z, final = reference.run(plan, x, eps, state, Weights(*weights), mask, factors, x_mask)
     needed = [k for k, need in enumerate(needs) if need]
     gradients = torch.autograd.grad(
         (z, *final[1:]),
@@ -168,9 +176,11 @@ def composed(
     return [found.get(k) for k in range(len(inputs))]
 
 
-def _project(plan: Plan, x: Tensor, w: Weights) -> Tensor:
+def _project(plan: Plan, x: Tensor, w: Weights, x_mask: Tensor | None) -> Tensor:
     """The input's part of the gates of all steps, ``(S, slots · H)``; the bias is yet to come."""
     cell = plan.cell
+    if x_mask is not None:
+        return masks.project(x, x_mask, w.w_ih)
     if cell.inputs == cell.slots:
         return LAYER("input", x, w.w_ih.t())
     H = w.w_hh.shape[0] // cell.recurrent
@@ -208,19 +218,24 @@ def _products(
     mask: Tensor | None,
     w: Weights,
     d: Tensor,
+    x_mask: Tensor | None,
 ) -> list[Tensor | None]:
     """Gradients of x and of the weights from those of the gates: one product each."""
     cell = plan.cell
     H = w.w_hh.shape[0] // cell.recurrent
     gru = cell.inputs != cell.slots
     d_input, d_recurrent = d[:, : cell.inputs * H], d[:, -cell.recurrent * H :]
-    need_x, _, _, _, _, need_ih, need_hh, need_b_ih, need_b_hh, _ = needs
-    d_x = LAYER("back", d_input, _rolled(w.w_ih, H) if gru else w.w_ih) if need_x else None
-    d_ih = LAYER("weights", d_input.t(), x) if need_ih else None
+    need_x, _, _, _, _, need_ih, need_hh, need_b_ih, need_b_hh, *_ = needs
+    d_x = None
+    if need_x and x_mask is None:
+        d_x = LAYER("back", d_input, _rolled(w.w_ih, H) if gru else w.w_ih)
+    elif need_x:
+        d_x = masks.multiply_back(d_input, x_mask, w.w_ih)
+    d_ih = _of_weights(d_input, x, x_mask) if need_ih else None
     d_hh = None
     if need_hh:
-        read = plan.shift(z, z0)  # a copy
-        d_hh = LAYER("weights", d_recurrent.t(), read if mask is None else read.mul_(mask))
+        rows = masks.of_all_steps(plan, mask) if plan.sizes[-1] < plan.N else mask
+        d_hh = _of_weights(d_recurrent, plan.shift(z, z0), rows)
     d_b_ih = d_b_hh = None
     if need_b_ih or need_b_hh:
         d_b = d.sum(0)
@@ -231,3 +246,11 @@ def _products(
     if gru and d_b_ih is not None:
         d_b_ih = d_b_ih.roll(-H, 0)
     return [d_x, d_ih, d_hh, d_b_ih if need_b_ih else None, d_b_hh if need_b_hh else None, None]
+
+
+def _of_weights(d_gates: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """The gradient of the weights that multiply v, which the gates read through a mask."""
+    if mask is None or not masks.per_gate(mask, v.shape[1]):
+        return LAYER("weights", d_gates.t(), v if mask is None else masks.times(v, mask))
+    gates = masks.by_gate(mask, v.shape[1], d_gates)
+    return torch.cat([LAYER("weights", d_gate.t(), masks.times(v, own)) for own, d_gate in gates])

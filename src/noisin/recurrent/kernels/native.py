@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from noisin.recurrent.functional import Factors
-from noisin.recurrent.kernels import build, prebuilt, signature
+from noisin.recurrent.kernels import build, masks, prebuilt, signature
 from noisin.recurrent.kernels.plan import Plan
 
 _SUFFIX = {torch.float32: "float", torch.float64: "double"}
@@ -37,7 +37,8 @@ class Tiling(NamedTuple):
 
 
 _NUMBERS = (
-    "cell", "additive", "reverse", "T", "N", "H", "P", "threads", "masked", "multiplied", "D",
+    "cell", "additive", "reverse", "T", "N", "H", "P", "threads", "masked", "held", "multiplied",
+    "D",
 )  # fmt: skip
 
 
@@ -195,8 +196,10 @@ def _call(
         _multiply(plan, tensors)
     H, P = signature.sizes(w_hh, tensors["w_hr"])
     threads = _threads(plan, w_hh, H, alone)
-    masked = tensors["mask"] is not None
-    call = _prepared(library(), kind, plan, H, P, threads, masked, alone, w_hh.dtype)
+    mask = tensors["mask"]
+    masked = 0 if mask is None else mask.shape[1] // w_hh.shape[1]
+    held = mask is not None and masks.is_held(plan, mask)
+    call = _prepared(library(), kind, plan, H, P, threads, masked, held, alone, w_hh.dtype)
     room = w_hh.new_empty(call.room)
     pointers = map(_pointer, tensors.values())
     call.function(*leading, ctypes.byref(call.layer), room.data_ptr(), *pointers)
@@ -208,14 +211,14 @@ def _pointer(t: Tensor | None) -> int | None:
 
 @lru_cache(maxsize=256)
 def _prepared(
-    loaded: ctypes.CDLL, name: str, plan: Plan, H: int, P: int, threads: int, masked: bool,
-    alone: bool, dtype: torch.dtype,
+    loaded: ctypes.CDLL, name: str, plan: Plan, H: int, P: int, threads: int, masked: int,
+    held: bool, alone: bool, dtype: torch.dtype,
 ) -> _Prepared:  # fmt: skip
     T, N, suffix = len(plan.sizes), plan.N, _SUFFIX[dtype]
     offsets = (ctypes.c_long * (T + 1))(*plan.offsets)
     layer = _Call(
-        plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, P, threads, masked, alone,
-        signature.row_stride(plan.cell.slots * H, dtype), ctypes.addressof(offsets),
+        plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, P, threads, masked, held,
+        alone, signature.row_stride(plan.cell.slots * H, dtype), ctypes.addressof(offsets),
     )  # fmt: skip
     room = getattr(loaded, f"room_{suffix}")(ctypes.byref(layer), name.startswith("backward"))
     return _Prepared(getattr(loaded, f"{name}_{suffix}"), layer, room, offsets)
@@ -242,16 +245,15 @@ def _multiply(plan: Plan, tensors: Mapping[str, Any]) -> None:
     given = gates.shape[1] - len(u)  # columns that the state does not add to
     if given:
         gates[:, plan.cell.inputs * u.shape[1] :] = 0
-    (gates[:, given:] if given else gates).addmm_(read if mask is None else read * mask, u.t())
+    masks.multiply(gates[:, given:] if given else gates, read, mask, u)
 
 
 def _multiply_back(d_gates: Tensor, u: Tensor, mask: Any, along: Any) -> Tensor:
     """The gradient of the only step's z0; ``along`` is what flows past the weights."""
     d_recurrent = d_gates[:, d_gates.shape[1] - len(u) :]
-    if along is not None:
+    if along is not None:  # which goes with no mask
         return torch.addmm(along, d_recurrent, u)
-    d_read = torch.mm(d_recurrent, u)
-    return d_read if mask is None else d_read.mul_(mask)
+    return masks.multiply_back(d_recurrent, mask, u)
 
 
 def _emit_back(plan: Plan, eps: Tensor, d_z: Tensor) -> Tensor:

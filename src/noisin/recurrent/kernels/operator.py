@@ -28,13 +28,13 @@ from torch import Tensor
 from noisin.errors import Unsupported
 from noisin.recurrent.cell import KERNEL_CELLS
 from noisin.recurrent.functional import Factors, Mode, States, Weights
-from noisin.recurrent.kernels import layer
+from noisin.recurrent.kernels import layer, masks
 from noisin.recurrent.kernels.choice import RECURRENCES, recurrence_for
 from noisin.recurrent.kernels.plan import Outline, Plan
 
 _INPUTS = (
     "Tensor x, Tensor eps, Tensor? mask, Tensor z0, Tensor? carry0, Tensor w_ih, Tensor w_hh, "
-    "Tensor? b_ih, Tensor? b_hh, Tensor? w_hr"
+    "Tensor? b_ih, Tensor? b_hh, Tensor? w_hr, Tensor? x_mask"
 )
 _PLAN = "Tensor? batch_sizes, str cell, bool additive, bool reverse"
 _GRADIENTS = (
@@ -43,7 +43,7 @@ _GRADIENTS = (
 )
 _FACTORS = ", ".join(f"Tensor? {name}=None" for name in Factors._fields)
 _NAMES = {spec.code: name for name, spec in KERNEL_CELLS.items()}
-_COUNT = 10  # of the inputs
+_COUNT = 11  # of the inputs
 _KEEP = _COUNT + 4  # the number of the argument `keep`, or `needs`, which follows the plan
 # Of the inputs these have gradients:
 _DIFFERENTIABLE = (0, 3, 4, 5, 6, 7, 8, 9)
@@ -55,7 +55,7 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _library.define(
-    f"layer_backward({_INPUTS}, {_PLAN}, bool[10] needs, Tensor gates, Tensor z, Tensor carries, "
+    f"layer_backward({_INPUTS}, {_PLAN}, bool[11] needs, Tensor gates, Tensor z, Tensor carries, "
     f"Tensor d_z, Tensor? d_carry=None, {_FACTORS}) -> ({_GRADIENTS})",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
@@ -69,9 +69,10 @@ def run(
     w: Weights,
     mask: Tensor | None,
     factors: Factors = Factors(),  # noqa: B008 - immutable
+    x_mask: Tensor | None = None,
 ) -> tuple[Tensor, States]:
     """All z as rows ``(S, H)`` and the final state, as :func:`.reference.run`."""
-    inputs = layer.joined(x, eps, state, w, mask)
+    inputs = layer.joined(x, eps, state, w, mask, x_mask)
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
     z, carry, _, _ = torch.ops.noisin.layer(
         *inputs,
@@ -92,11 +93,16 @@ def _plan(inputs: layer.Inputs, described: Any) -> Plan:
     return outline.sized(inputs[0].shape[0], inputs[3].shape[0])
 
 
+def _recurrence(inputs: layer.Inputs, factors: Factors) -> str:
+    x, eps, mask = inputs[:3]
+    return recurrence_for(x, bool(factors.given) or masks.per_gate(mask, eps.shape[1]))
+
+
 @torch.no_grad()
 def _forward(*arguments: Any) -> tuple[Tensor, ...]:
     inputs, described, keep = arguments[:_COUNT], arguments[_COUNT:_KEEP], arguments[_KEEP]
     factors = Factors(*arguments[_KEEP + 1 :])  # the dispatcher leaves out those that are None
-    recurrence = RECURRENCES[recurrence_for(inputs[0], bool(factors.given))]
+    recurrence = RECURRENCES[_recurrence(inputs, factors)]
     plan = _plan(inputs, described)
     z, carry, gates, carries = layer.forward(plan, recurrence, inputs, keep, factors)
     # An operator returns tensors: those that do not exist are empty.
@@ -125,7 +131,7 @@ def _backward(*arguments: Any) -> tuple[Tensor, ...]:
     inputs, described = arguments[:_COUNT], arguments[_COUNT:_KEEP]
     needs, gates, z, carries = arguments[_KEEP : _KEEP + 4]
     d_outputs, factors = arguments[_KEEP + 4 : _KEEP + 6], Factors(*arguments[_KEEP + 6 :])
-    recurrence = RECURRENCES[recurrence_for(inputs[0], bool(factors.given))]
+    recurrence = RECURRENCES[_recurrence(inputs, factors)]
     plan = _plan(inputs, described)
     kept = gates, z, carries if plan.cell.carry else None
     given = [d for d in d_outputs if d is not None]
@@ -151,7 +157,8 @@ def _gradients(ctx: Any, d_z: Tensor | None, d_carry: Tensor | None, *_: Any) ->
     *tensors, batch_sizes, gates, z, carries = ctx.saved_tensors
     inputs, factors = tensors[:_COUNT], Factors(*tensors[_COUNT:])
     described, needs = (batch_sizes, *ctx.described), list(ctx.needs_input_grad[:_COUNT])
-    _require_gradients(ctx.kept, needs[1] or needs[2] or any(ctx.needs_input_grad[_COUNT:]))
+    of_factors = (needs[1], needs[2], needs[10], *ctx.needs_input_grad[_COUNT:])
+    _require_gradients(ctx.kept, any(of_factors))
     d_outputs = [torch.zeros_like(z) if d_z is None else d_z]
     if (carry0 := inputs[4]) is not None:
         d_outputs.append(torch.zeros_like(carry0) if d_carry is None else d_carry)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from noisin.recurrent import functional
 from noisin.recurrent.functional import Factors, States, Weights
+from noisin.recurrent.kernels import masks
 from noisin.recurrent.kernels.plan import Plan
 
 
@@ -24,15 +25,18 @@ def run(
     w: Weights,
     mask: Tensor | None = None,
     factors: Factors = Factors(),  # noqa: B008 - immutable
+    x_mask: Tensor | None = None,
 ) -> tuple[Tensor, States]:
     """All z as rows ``(S, H)``, and the final state: ``(z,)`` or ``(z, carry)``."""
     sizes = list(plan.sizes)
     assert plan.cell.step is not None
     transition = partial(plan.cell.step, w=w)
-    masks = None if mask is None else torch.split(mask, sizes)
+    mask, x_mask = (masks.of_all_steps(plan, given) for given in (mask, x_mask))
+    by_step = None if mask is None else torch.split(mask, sizes)
     step = functional.noisy(
-        transition, torch.split(eps, sizes), plan.mode, masks,
+        transition, torch.split(eps, sizes), plan.mode, by_step,
         factors.steps(sizes) if factors.given else None, plan.cell.memory,
     )  # fmt: skip
-    zs, final = functional.scan(step, torch.split(w.project(x), sizes), state, plan.reverse)
+    read = x if x_mask is None else functional.masked(x, x_mask)
+    zs, final = functional.scan(step, torch.split(w.project(read), sizes), state, plan.reverse)
     return torch.cat(zs), final

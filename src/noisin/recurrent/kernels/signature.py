@@ -52,8 +52,16 @@ def check(name: str, plan: Plan, w_hh: Tensor, tensors: Tensors) -> None:
         if t is None:
             if key not in optional:
                 raise _wrong(key, t, shape, dtype)
+        elif key == "mask" and _is_mask(plan, t, shape, dtype):
+            continue
         elif not _fits(t, shape, dtype, row_stride(shape[1], dtype) if key == "d_gates" else 0):
             raise _wrong(key, t, shape, dtype)
+
+
+def _is_mask(plan: Plan, t: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Whether it is one mask for all gates or one for each, of all steps or held."""
+    columns = shape[1], plan.cell.recurrent * shape[1]
+    return any(_fits(t, (rows, n), dtype) for rows in (shape[0], plan.N) for n in columns)
 
 
 def check_factors(plan: Plan, w_hh: Tensor, w_hr: Tensor | None, factors: Factors) -> None:

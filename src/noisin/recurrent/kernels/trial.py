@@ -3,9 +3,9 @@
 ``python -m noisin.recurrent.kernels.trial LIBRARY`` exits with 0 if it is right and with 3 if it is
 wrong.
 
-Every cell, noise, mask, direction and precision, with and without factors, forward and backward,
-against the reference, and the LSTM with a projection. The shapes are those at the edges of the
-tiles of the kernel, which states their sizes.
+Every cell, noise, kind of mask, direction and precision, with and without factors, forward and
+backward, against the reference, and the LSTM with a projection. The shapes are those at the edges
+of the tiles of the kernel, which states their sizes.
 """
 
 from __future__ import annotations
@@ -33,23 +33,26 @@ def passes() -> bool:
     """Whether the loaded library reproduces the reference."""
     generator = torch.Generator().manual_seed(1111)
     return all(
-        _agrees(Plan(cell, mode, sizes, reverse), H, P, masked, factored, dtype, generator)  # type: ignore[arg-type]
-        for (cell, mode, reverse, masked, factored), dtype in itertools.product(_kinds(), TOLERANCE)
+        _agrees(Plan(cell, mode, sizes, reverse), H, P, masks, factored, dtype, generator)  # type: ignore[arg-type]
+        for (cell, mode, reverse, masks, factored), dtype in itertools.product(_kinds(), TOLERANCE)
         for sizes, H, P in _shapes(
             native.tiling(dtype), cell, mode == "multiplicative" and reverse == factored
         )
     )
 
 
-def _kinds() -> Iterator[tuple[CellSpec, str, bool, bool, bool]]:
-    """Every cell, noise and direction, with masks every cell and direction; factors backward."""
+def _kinds() -> Iterator[tuple[CellSpec, str, bool, int, bool]]:
+    """Every cell, noise and direction, with masks every cell and direction; factors backward.
+
+    There is no mask, one, or one for each recurrent gate.
+    """
     for cell, reverse in itertools.product(KERNEL_CELLS.values(), (False, True)):
-        yield cell, "multiplicative", reverse, False, False
-        yield cell, "additive", reverse, False, False
+        yield cell, "multiplicative", reverse, 0, False
+        yield cell, "additive", reverse, 0, False
         if reverse:  # in which rows begin and end in mid-course
-            yield cell, "multiplicative", reverse, cell.masks, True
-        if cell.masks:
-            yield cell, "multiplicative", reverse, True, False
+            yield cell, "multiplicative", reverse, int(cell.masks), True
+        for masks in sorted({1, cell.recurrent}) if cell.masks else ():
+            yield cell, "multiplicative", reverse, masks, False
 
 
 def _shapes(
@@ -79,7 +82,7 @@ def _agrees(
     plan: Plan,
     H: int,
     P: int,
-    masked: bool,
+    masks: int,
     factored: bool,
     dtype: torch.dtype,
     generator: torch.Generator,
@@ -97,7 +100,7 @@ def _agrees(
     state = tuple(draw(plan.N, size) for size in (Z, H)[: 2 if cell.carry else 1])
     inputs = [x, *state, *weights]
     found = []
-    mask = draw(S, Z).detach() if masked else None
+    mask = draw(S, masks * Z).detach() if masks else None
     widths = (Z, H if cell.memory else 0, H if cell.slots > 1 else 0)
     shapes = [(S, width) if factored and width else None for width in widths]
     factors = Factors(*(None if shape is None else draw(*shape).detach() for shape in shapes))

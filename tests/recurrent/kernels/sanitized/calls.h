@@ -61,7 +61,7 @@ static void NAME(call_forward)(const struct layer *l, struct values *v, int keep
   REAL *w_hr = l->P ? NAME(narrow)(v->w_hr, Z * H) : 0;
   REAL *carry = carried ? NAME(narrow)(v->carry, l->N * H) : 0;
   REAL *eps = NAME(narrow)(v->eps, S * Z), *z = NAME(filled)(S * Z);
-  REAL *mask = l->masked ? NAME(narrow)(v->mask, S * Z) : 0;
+  REAL *mask = l->masked ? NAME(narrow)(v->mask, mask_rows_of(l) * l->masked * Z) : 0;
   REAL *carries = carried && keep ? NAME(filled)(S * H) : 0;
   REAL *room = NAME(filled)(NAME(room)(l, 0));
   struct NAME(factors) k = NAME(factors_of)(l, v);
@@ -85,7 +85,7 @@ static void NAME(call_backward)(const struct layer *l, struct values *v) {
   REAL *w_hr = l->P ? NAME(narrow)(v->w_hr, Z * H) : 0;
   REAL *d_projected = l->P ? NAME(filled)(S * Z) : 0;
   REAL *z0 = NAME(narrow)(v->z0, l->N * Z), *eps = NAME(narrow)(v->eps, S * Z);
-  REAL *mask = l->masked ? NAME(narrow)(v->mask, S * Z) : 0;
+  REAL *mask = l->masked ? NAME(narrow)(v->mask, mask_rows_of(l) * l->masked * Z) : 0;
   REAL *carry0 = carried ? NAME(narrow)(v->carry, l->N * H) : 0;
   REAL *z = NAME(narrow)(v->z, S * Z), *carries = carried ? NAME(narrow)(v->carries, S * H) : 0;
   REAL *d_z = NAME(narrow)(v->d_z, S * Z), *d_state = NAME(narrow)(v->d_state, l->N * Z);

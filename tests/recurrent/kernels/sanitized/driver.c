@@ -22,14 +22,14 @@
 
 enum factor {
   CELL, DOUBLE, ADDITIVE, REVERSE, STEPS, PACKING, UNITS, PROJECTION, THREADS, BIAS, KEEP, MASK,
-  MULTIPLIED, KEPT, FACTORS
+  MULTIPLIED, KEPT, HELD, FACTORS
 };
 #define MOST_LEVELS 7
-static const int levels[FACTORS] = {7, 2, 2, 2, 2, 3, 5, 4, 4, 2, 2, 2, 2, 4};
+static const int levels[FACTORS] = {7, 2, 2, 2, 2, 3, 5, 4, 4, 2, 2, 3, 2, 4, 2};
 static const char *const names[FACTORS] = {"cell",  "double",     "additive", "reverse",
                                            "steps", "packing",    "units",    "projection",
                                            "threads", "bias",     "keep",     "mask",
-                                           "multiplied", "kept"};
+                                           "multiplied", "kept",  "held"};
 static const double most_work = 5e5, tolerance[] = {2e-5, 1e-12};
 
 static uint64_t stream;
@@ -63,6 +63,9 @@ static long projection(const int *at) {
   return !is_projected(at) ? 0 : P < 1 ? 1 : P < H ? P : H;
 }
 
+/* Levels of MASK: none, one, one for each recurrent gate. */
+static long masks(const int *at) { return at[MASK] < 2 ? at[MASK] : recurrent_of(cell_of(at)); }
+
 static long steps(const int *at) { return 1 + 2 * at[STEPS]; }
 
 static double work(const int *at, long N) {
@@ -93,7 +96,7 @@ static void compare(const char *what, const int *at, const struct layer *l, cons
 static void set_sizes(const struct layer *l, long *sizes) {
   const long H = l->H, gates = slots_of(l->cell) * H, S = l->offset[l->T], N = l->N;
   const long Z = outputs_of(l), all[] = {
-      S * gates, gates, recurrent_of(l->cell) * H * Z, Z * H, N * Z, N * H, S * Z, S * Z,
+      S * gates, gates, recurrent_of(l->cell) * H * Z, Z * H, N * Z, N * H, S * Z, mask_rows_of(l) * l->masked * Z,
       S * Z,     S * H, S * Z,                         N * Z, N * H, S * gates, S * Z,
       S * Z,     S * H, S * H};
   memcpy(sizes, all, sizeof(all));
@@ -162,8 +165,8 @@ static void try(const int *at, long N, int all_threads) {
   long offset[4];
   set_offsets(at, N, offset);
   struct layer l = {cell_of(at), at[ADDITIVE],   at[REVERSE], steps(at), N,
-                    units(at),   projection(at), 1,           at[MASK],  0,
-                    0,           offset};
+                    units(at),   projection(at), 1,           masks(at), at[HELD],
+                    0,           0,              offset};
   l.multiplied = at[MULTIPLIED] && l.T == 1 && !l.P;
   l.D = slots_of(l.cell) * l.H + 3 * at[BIAS]; /* with and without room between rows */
   struct values given = inputs(&l, at), expected = copied(&l, &given), back = {0};
@@ -218,8 +221,9 @@ static long product(long N) {
   long cases = 0;
   int at[FACTORS] = {0};
   for (int f = 0; f < FACTORS;) {
-    at[BIAS] = (int)(draw() % 2), at[MASK] = (int)(draw() % 2);
+    at[BIAS] = (int)(draw() % 2), at[MASK] = (int)(draw() % 3);
     at[MULTIPLIED] = (int)(draw() % 2), at[KEPT] = (int)(draw() % 4);
+    at[HELD] = (int)(draw() % 2);
     at[KEEP] = 1;
     if (work(at, N) <= most_work) try(at, N, 1), cases += levels[THREADS];
     for (f = 0; f < FACTORS && (f >= THREADS || ++at[f] == levels[f]); ++f) at[f] = 0;

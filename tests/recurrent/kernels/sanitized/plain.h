@@ -9,7 +9,7 @@
 enum cell { TANH, RELU, SIGMOID, LSTM, GRU_READ, GRU_STATE };
 
 struct layer { /* as the kernel has it */
-  long cell, additive, reverse, T, N, H, P, threads, masked, multiplied, D;
+  long cell, additive, reverse, T, N, H, P, threads, masked, held, multiplied, D;
   const long *offset;
 };
 
@@ -29,6 +29,7 @@ struct values {
 static long slots_of(long cell) { return cell < LSTM ? 1 : 4; }
 static long recurrent_of(long cell) { return cell < LSTM ? 1 : cell == LSTM ? 4 : 3; }
 static long outputs_of(const struct layer *l) { return l->P ? l->P : l->H; }
+static long mask_rows_of(const struct layer *l) { return l->held ? l->N : l->offset[l->T]; }
 static int is_carried(long cell) { return cell == LSTM || cell == GRU_READ; }
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
@@ -37,8 +38,13 @@ static long row_of(const struct layer *l, long n, long i) { /* of the i-th step;
   return row < l->offset[t + 1] ? row : -1;
 }
 
-UNCHECKED static double factor(const struct layer *l, const struct values *v, long row, long k) {
-  return l->masked ? v->mask[row * outputs_of(l) + k] : 1;
+/* On what the gate of that number, of the recurrent ones, reads of unit k. */
+UNCHECKED static double factor(const struct layer *l, const struct values *v, long row, long gate,
+                               long k) {
+  const long masks = l->masked, own = masks > 1 ? gate : 0;
+  long start = 0;
+  for (long t = 0; l->held && l->offset[t] <= row; ++t) start = l->offset[t]; /* of its step */
+  return masks ? v->mask[((row - start) * masks + own) * outputs_of(l) + k] : 1;
 }
 
 /* How much of an old value is kept, and the factor on an update: none, or an array of any. */
@@ -58,7 +64,7 @@ UNCHECKED static void plain_multiply(const struct layer *l, struct values *v) {
       double *gate = v->gates + (row * G + G - R) * H + j;
       if (l->cell >= GRU_READ && j >= 2 * H) *gate = 0; /* slot m */
       for (long k = 0; k < H; ++k)
-        *gate += v->u[j * H + k] * v->z0[row * H + k] * factor(l, v, row, k);
+        *gate += v->u[j * H + k] * v->z0[row * H + k] * factor(l, v, row, j / H, k);
     }
 }
 
@@ -74,7 +80,8 @@ UNCHECKED static void plain_step(const struct layer *l, struct values *v, long r
       double product = 0;
       if (g >= G - R)
         for (long k = 0; k < Z; ++k)
-          product += v->u[((g - G + R) * H + j) * Z + k] * state[k] * factor(l, v, row, k);
+          product +=
+              v->u[((g - G + R) * H + j) * Z + k] * state[k] * factor(l, v, row, g - G + R, k);
       s[g] += product;
     }
     if (l->cell == LSTM) {
@@ -159,7 +166,7 @@ UNCHECKED static void plain_step_back(const struct layer *l, struct values *v, l
   }
   const double *d = v->d_gates + row * G * H + (G - R) * H;
   for (long j = 0; j < R * H; ++j)
-    for (long k = 0; k < Z; ++k) along[k] += d[j] * v->u[j * Z + k] * factor(l, v, row, k);
+    for (long k = 0; k < Z; ++k) along[k] += d[j] * v->u[j * Z + k] * factor(l, v, row, j / H, k);
   for (long k = 0; k < Z; ++k) d_state[k] = along[k] + held[k];
   free(along), free(emitted), free(held);
 }
