@@ -101,6 +101,7 @@ def test_the_fisher_estimate_is_the_kl_of_small_noise(
     assert fisher.stderr < 0.15 * fisher.value
 
 
+@pytest.mark.long
 def test_the_fisher_estimate_in_strong_mode_is_the_closed_form() -> None:
     lik = likelihoods.Categorical()
     m, x = model(lik, feedback=False), torch.randn(T, N, F, **D64)

@@ -144,6 +144,7 @@ def test_forecasts_of_a_stochastic_rnn(tmp_path: Path, capsys: Any) -> None:
     assert "20 paths each:" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_sweep(tmp_path: Path, capsys: Any) -> None:
     """A grid over a series: records and points as for text, in its own unit."""
     data = write(tmp_path / "sales.csv", counts())

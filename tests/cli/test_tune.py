@@ -130,6 +130,7 @@ def test_killed_at_any_place_it_ends_in_the_same_bits(
     assert results(out) == results(searched)
 
 
+@pytest.mark.long
 def test_a_larger_budget_extends_the_search(searched: Path, text: Path, tmp_path: Path) -> None:
     """What was trained is used again, whether or not it still goes on."""
     out = tmp_path / "larger"

@@ -31,6 +31,7 @@ def test_verify_for_real(tmp_path: Path) -> None:
     assert picture.stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_verify_with_one_of_the_claims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -151,6 +151,7 @@ def test_records_at_the_edge(tmp_path: Path) -> None:
     assert "1e+300" in text
 
 
+@pytest.mark.long
 def test_five_hundred_runs(tmp_path: Path) -> None:
     """Folded away, and small enough to send; the pictures name the best ones."""
     for i in range(500):

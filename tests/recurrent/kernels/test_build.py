@@ -81,6 +81,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_compiler_that_fails_leaves_the_eager_kernel(
     failure: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -131,6 +132,7 @@ def test_a_kernel_that_crashes_or_is_wrong_at_an_edge_is_not_trusted(
         assert "remembers it" in caplog.text
 
 
+@pytest.mark.long
 def test_without_a_compiler_or_a_home(tmp_path: Path) -> None:
     """In a fresh process with nothing on the path, a noisy LSTM trains by the eager kernel."""
     code = (

@@ -76,6 +76,7 @@ def test_any_other_wheel_is_pure(tmp_path: Path) -> None:
     assert "Root-Is-Purelib: true\n" in tags
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ARCHITECTURES.get(MACHINE, ()))
 def test_the_tag_is_honest_and_no_openmp_runtime_is_named(name: str, variants: Path) -> None:
     """As binutils read the library: which hatch_build.py does not need."""
@@ -233,6 +234,7 @@ def test_without_a_compiler_the_installed_wheel_runs_its_kernel(
     assert Path(openmp).is_relative_to(Path(torch.__file__).parent)
 
 
+@pytest.mark.long
 @needs_compiler
 def test_the_compiled_kernel_has_the_same_openmp_runtime(tmp_path: Path) -> None:
     """And a second one would be seen: a copy of the first."""

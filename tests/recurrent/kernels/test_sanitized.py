@@ -109,6 +109,7 @@ def test_no_shape_leaves_its_memory_or_is_wrong(
     assert int(done.stdout.split()[0]) >= 2 * RANGE, done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("instructions", SETS)
 def test_no_product_leaves_its_memory_or_is_wrong(
     instructions: str, tmp_path: Path, objects: Path
@@ -219,6 +220,7 @@ MUTANTS_OF_PRODUCTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", some(MUTANTS_OF_PRODUCTS))
 def test_a_product_that_is_broken_is_reported(mutant: str, tmp_path: Path, objects: Path) -> None:
     whole, broken = MUTANTS_OF_PRODUCTS[mutant]
