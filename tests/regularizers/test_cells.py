@@ -219,6 +219,21 @@ def test_the_noise_of_a_window_that_runs_at_once(share: Any) -> None:
     stats.assert_mean(drawn.square().numpy().ravel(), 0.25, 0.25 * 2**0.5)
 
 
+def test_a_subclass_of_noisy_with_another_step_is_not_run_by_the_kernels() -> None:
+    class Halved(noisin.Noisy):
+        def transition(self, x: Any, state: Any = None) -> Any:
+            h, c = super().transition(x, state)
+            return h / 2, c
+
+    cell = DropoutLSTMCell(F, H, p_h=0.4, site="before", locked=True, **D64)
+    x, eps = torch.randn(1, N, F, **D64), torch.randn(1, N, H, **D64)
+    found = []
+    for wrap in (Halved, noisin.Noisy):
+        torch.manual_seed(7)
+        found.append(noisin.unroll(wrap(cell, None), x, eps=eps)[0])
+    assert_close(2 * found[0], found[1])
+
+
 def test_a_subclass_with_another_step_is_not_run_by_the_kernels() -> None:
     class Halved(DropoutLSTMCell):
         def forward(self, *args: Any, **kwargs: Any) -> Any:

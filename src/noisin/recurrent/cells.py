@@ -148,23 +148,23 @@ def _at_once(
     cell: Cell, x: Tensor, state: State, eps: Tensor | None
 ) -> tuple[Tensor, State] | None:
     """The same by the kernels, for a cell of which they compute all steps, with noise or not."""
-    around = [cell] if isinstance(cell, Noisy) else []
-    inner: Any = cell.cell if isinstance(cell, Noisy) else cell
-    run = at_once(inner, x, *around)
+    noisy = cell if type(cell) is Noisy else None  # the step of a subclass may be another
+    inner: Any = cell if noisy is None else noisy.cell
+    run = at_once(inner, x, *([] if noisy is None else [noisy]))
     if run is None:
         return None
     none = x.new_zeros(*x.shape[:2], inner.hidden_size)
-    if not isinstance(cell, Noisy) or (eps is None and not cell._noise_acts()):
+    if noisy is None or (eps is None and not noisy._noise_acts()):
         return run(state, none, "additive")
-    if eps is not None:
-        cell._check_given(none, eps)
+    if eps is None:
+        eps = noisy._drawn(none if noisy.share == "step" else none[0]).expand_as(none)
     else:
-        eps = (cell._drawn(none) if cell.share == "step" else cell._drawn(none[0])).expand_as(none)
+        noisy._check_given(none, eps)
     eps = eps.to(none)
-    if cell.feedback:
-        return run(state, eps, cell.noise_mode)
+    if noisy.feedback:
+        return run(state, eps, noisy.noise_mode)
     h, state = run(state, none, "additive")
-    return functional.inject(h, eps, cell.noise_mode), state
+    return functional.inject(h, eps, noisy.noise_mode), state
 
 
 def sequence_step(cell: Cell, eps: Tensor | None = None) -> Step:
