@@ -17,6 +17,7 @@ from noisin.experiments.sweep import read
 
 RESULTS = Path(__file__).parents[1] / "results"
 PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
+WORDS = " ".join(PAGE.split())
 RUNS = collect(RESULTS / "sequences")
 SEEDS = [1111, 1112, 1113]
 TABLE, FORECASTS = (
@@ -133,24 +134,25 @@ def test_what_the_page_says_of_the_published_lstm() -> None:
 
 
 def test_what_the_page_says_of_the_vrnn() -> None:
-    runs = [FINALS["jsb"]["vrnn", arm] for arm in TABLE["ARMS"]]
-    none, dropout, noise = (f"{mean(map(_iwae, of_arm)):.3f}" for of_arm in runs)
-    page = " ".join(PAGE.split())
-    assert f"VRNN {none} (none), {dropout} (dropout) and {noise} (noise)" in page
-    kls = [mean(run.best["measured"]["kl"] for run in of_arm if run.best) for of_arm in runs]
-    assert f"Its KL is {kls[0]:.1f} nats per frame without noise and {kls[2]:.1f} with" in page
-    epochs = [run.best["epoch"] for of_arm in runs for run in of_arm if run.best]
-    assert f"epochs, {min(epochs)} to {max(epochs)}, so" in page
+    (none, dropout, noise), kls = _bounds("vrnn")
+    assert f"VRNN {none} (none), {dropout} (dropout) and {noise} (noise)" in WORDS
+    assert f"Its KL is {kls[0]:.1f} nats per frame without noise and {kls[2]:.1f} with" in WORDS
+    runs = [run for arm in TABLE["ARMS"] for run in FINALS["jsb"]["vrnn", arm]]
+    epochs = [run.best["epoch"] for run in runs if run.best]
+    assert f"epochs, {min(epochs)} to {max(epochs)}, so" in WORDS
 
 
 def test_what_the_page_says_of_the_srnn() -> None:
-    """The importance-weighted bounds on test, and how far the latent variable is used."""
-    runs = [FINALS["jsb"]["srnn", arm] for arm in TABLE["ARMS"]]
-    none, dropout, noise = (f"{mean(map(_iwae, of_arm)):.3f}" for of_arm in runs)
-    page = " ".join(PAGE.split())
-    assert f"{none} without regularization, {dropout} with dropout and {noise} with noise" in page
+    (none, dropout, noise), kls = _bounds("srnn")
+    assert f"{none} without regularization, {dropout} with dropout and {noise} with noise" in WORDS
+    assert f"KL is {kls[0]:.1f} nats per frame without noise and {kls[2]:.1f} with" in WORDS
+
+
+def _bounds(model: str) -> tuple[list[str], list[float]]:
+    """The importance-weighted bounds on test of each arm, and how far it uses z."""
+    runs = [FINALS["jsb"][model, arm] for arm in TABLE["ARMS"]]
     kls = [mean(run.best["measured"]["kl"] for run in of_arm if run.best) for of_arm in runs]
-    assert f"KL is {kls[0]:.1f} nats per frame without noise and {kls[2]:.1f} with" in page
+    return [f"{mean(map(_iwae, of_arm)):.3f}" for of_arm in runs], kls
 
 
 def _iwae(run: Run) -> float:
