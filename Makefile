@@ -32,7 +32,7 @@ test: $(READY)
 suite: $(READY)
 	$(PYTEST) -m "not long"
 
-# The others, which continuous integration runs as well (four minutes): about 40 tests of 4 to 30 seconds each.
+# The others, which continuous integration runs as well (five minutes): tests that compile, kill or draw a lot.
 long: $(READY)
 	$(PYTEST) -m long
 
