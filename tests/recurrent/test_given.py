@@ -194,7 +194,7 @@ def test_a_read_mask_for_each_gate(kernel: str, steps: int) -> None:
 
 def test_a_read_mask_of_other_sizes_is_refused() -> None:
     rnn = noisin.LSTM(F, H)
-    with pytest.raises(InvalidValue, match="expected read_mask of shape"):
+    with pytest.raises(InvalidValue, match="H_out, or as many for each gate"):
         rnn(torch.zeros(T, N, F), read_mask=torch.ones(1, T, N, 3 * H))
 
 

@@ -244,6 +244,7 @@ def factor(
     expected = [(layers, T, *batch, size) for T in (layout.T, 1)]
     if value.shape not in expected:
         units = "hidden_size" if what in ("keep_c", "update_mask") else "H_out"
+        units += ", or as many for each gate" if what == "read_mask" else ""
         raise InvalidValue(
             f"{name}: expected {what} of shape {expected[0]}, or {expected[1]} for one mask per "
             f"sequence, got {tuple(value.shape)}. It is (num_layers · num_directions, T, N, "
