@@ -56,7 +56,7 @@ def task(config: RunConfig) -> str:
     >>> latent = {"kind": "srnn", "z_size": 100, "smoothing": False}
     >>> model = {"hidden_size": 300, "num_layers": 1, "tied": False, "latent": latent}
     >>> task(RunConfig.parse({"data": {"name": "jsb"}, "model": model}))
-    'jsb, LSTM 1×300, latent srnn (z_size 100, mlp_size 300, smoothing False)'
+    'jsb, SRNN of LSTM 1×300 (z_size 100, mlp_size 300, smoothing False)'
     >>> task(RunConfig.parse({"model": {"cell": "highway", "cell_arguments": {"depth": 10}}}))
     'manual, Highway 2×650 (depth 10)'
     """
@@ -67,7 +67,11 @@ def task(config: RunConfig) -> str:
     if config.data.task is not None:
         parts.append(f"task {config.data.task}")
     size = f"{model.num_layers}×{model.hidden_size}"
-    parts.append(f"{_cell(model.cell)} {size}{_arguments(model.cell_arguments)}")
+    layers = f"{_cell(model.cell)} {size}{_arguments(model.cell_arguments)}"
+    if (latent := model.latent) is not None:
+        sizes = {"z_size": latent.z_size, "mlp_size": latent.mlp_size or model.hidden_size}
+        layers = f"{_latent(latent.kind)} of {layers}{_arguments(sizes | latent.options)}"
+    parts.append(layers)
     if model.embedding_size is not None:
         parts.append(f"embedding {model.embedding_size}")
     if model.last_size is not None:
@@ -81,9 +85,6 @@ def task(config: RunConfig) -> str:
     parts += [words for words, given in structure.items() if given]
     if model.head is not None:
         parts.append(f"head {model.head.kind}{_arguments(model.head.arguments)}")
-    if (latent := model.latent) is not None:
-        sizes = {"z_size": latent.z_size, "mlp_size": latent.mlp_size or model.hidden_size}
-        parts.append(f"latent {latent.kind}{_arguments(sizes | latent.options)}")
     return ", ".join(parts)
 
 
@@ -124,6 +125,18 @@ def _cell(name: str) -> str:
             return f"min{base.upper()}"
         return f"{kind.capitalize()} {base.upper()}".strip()
     return name.capitalize()
+
+
+def _latent(kind: str) -> str:
+    """The name of a stochastic RNN in words.
+
+    >>> _latent("vrnn"), _latent("srnn-independent"), _latent("z-forcing"), _latent("mine:Own")
+    ('VRNN', 'independent SRNN', 'Z-forcing', 'mine:Own')
+    """
+    if ":" in kind:  # package.module:Class
+        return kind
+    name, _, variant = kind.partition("-")
+    return f"{variant} {name.upper()}".strip() if name != "z" else kind.capitalize()
 
 
 def _name(own: Mapping[str, Any]) -> str:
