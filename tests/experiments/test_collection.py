@@ -300,7 +300,8 @@ def test_a_whole_disk_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "scandir", lambda path: visited.append(str(path)) or scandir(path))
     with pytest.raises(InvalidValue, match="^/ is too large to search for runs"):
         collect("/")
-    assert len(visited) == 201
+    # Runs that happen to be among the first folders of this disk do not count.
+    assert len([path for path in visited if not Path(path, "config.json").exists()]) == 201
     assert not [path for path in visited if path.startswith(("/proc", "/sys", "/dev/"))]
 
 
