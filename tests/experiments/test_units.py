@@ -20,6 +20,7 @@ from noisin.experiments.pictures import charts
 from noisin.experiments.pictures.palette import combination
 from noisin.experiments.records import Run, judged, read_run
 from noisin.experiments.report import page
+from noisin.experiments.words import labels
 from noisin.noise import ranges
 from noisin.tasks.unit import (
     BITS_PER_CHARACTER,
@@ -355,6 +356,6 @@ def test_points_with_one_label_are_told_apart(tmp_path: Path) -> None:
     name = "own.model.arguments.top_k"
     settings = [{"train.lr": 1.0}, {"train.lr": 1.0, name: 5}]
     usual = {"train.lr": "1.0", name: "None"}
-    assert [words._deviations(some, usual) for some in settings] == [[], ["top k 5"]]
+    assert [labels._deviations(some, usual) for some in settings] == [[], ["top k 5"]]
     usual[name] = "5"
-    assert [words._deviations(some, usual) for some in settings] == [["no top k"], []]
+    assert [labels._deviations(some, usual) for some in settings] == [["no top k"], []]
