@@ -87,6 +87,12 @@ def test_other_normalisations(name: str, copy: Path, capsys: Any) -> None:
         assert told["dynamic"]["decay"] != usual["dynamic"]["decay"]
 
 
+def test_the_default_decay_of_a_long_segment_is_below_one(copy: Path, capsys: Any) -> None:
+    for name in ("krause", "mos"):
+        flags = "--dynamic.normalisation", name, "--dynamic.segment", "5000"
+        assert evaluated(copy, capsys, *flags)["dynamic"]["decay"] == 0.5
+
+
 # The statistics of the gradients are kept
 
 

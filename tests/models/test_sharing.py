@@ -133,9 +133,13 @@ def both(model: Any, ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) ->
     return found
 
 
+# Of dropped weights, which all rows have in common, only the loss is that of copies: the others are
+# passes, each with weights of its own.
+CASES = [(kind, ask) for kind in MODELS for ask in ASKED if kind != "weight drop" or ask == "loss"]
+
+
 @pytest.mark.parametrize("start", ["zeros", "one", "copies"])
-@pytest.mark.parametrize("ask", ASKED)
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(("kind", "ask"), CASES)
 def test_samples_that_share_the_layers_are_those_of_copies(
     kind: str, ask: str, start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,11 +11,13 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.testing import assert_close
 
 import noisin
-from noisin import noise
+from noisin import likelihoods, noise, objective
 from noisin._util import states
 from noisin.errors import InvalidValue, Unsupported
 from noisin.noise.sampling import Shard, set_shard
 from noisin.recurrent import samples
+from noisin.regularizers import WeightDrop
+from noisin.regularizers.weights import RandomWeights
 from tests.pairwise import table
 
 T, N, F, H, K = 4, 3, 5, 6, 4
@@ -213,3 +215,31 @@ class TestOffered:
                 return x
 
         assert [samples.offered(kind()) for kind in (One, Two, Positional)] == [True, False, False]
+
+
+@pytest.mark.parametrize("rows_first", [False, True])
+def test_dropped_weights_are_drawn_for_each_sample(rows_first: bool) -> None:
+    """All rows have them in common, so that the samples are passes."""
+
+    class Dropped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = noisin.LSTM(2, 3, batch_first=rows_first)
+            self.draw = RandomWeights(WeightDrop(0.5))
+            self.batch_first = rows_first
+
+        def forward(self, x: Tensor, state: Any = None) -> Any:
+            return self.rnn(x, state, weights=self.draw(dict(self.rnn.named_parameters())))
+
+    model, K = Dropped(), 4
+    x = torch.randn(5, 6, 2)
+    torch.manual_seed(3)
+    found = objective.predict(model, x, K, likelihood=likelihoods.Gaussian())
+    torch.manual_seed(3)
+    each = [model(x) for _ in range(K)]
+    assert torch.equal(found.s, torch.stack([z for z, _ in each]))
+    assert not torch.equal(found.s[0], found.s[1])
+    h = torch.cat([state[0] for _, state in each], 1)
+    assert torch.equal(found.state[0], h)
+    again = objective.predict(model, x, K, found.state, likelihood=likelihoods.Gaussian())
+    assert again.s.shape == found.s.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import noisin
+from noisin._util import states
 from noisin.data import Batch
 from noisin.errors import Unsupported
 from noisin.likelihoods import Bernoulli
 from noisin.models import Dense, Dropouts, LanguageModel, Loss, SequenceModel, Values
 from noisin.noise import Gaussian
+from noisin.regularizers import WeightDrop
 from noisin.regularizers.terms import ActivationPenalty
 from noisin.training import TrainConfig, samples
 from noisin.training.objectives import (
@@ -110,6 +113,28 @@ def test_equal_samples_have_equal_weights(group: Any) -> None:
     assert_close(gradients(model, loss.objective), gradients(model, usual.objective))
     assert_close(loss.measured["effective_samples"], torch.tensor(float(K), dtype=torch.float64))
     assert_close(loss.terms["importance"], torch.zeros_like(loss.mean))
+
+
+def test_importance_draws_weights_for_each_sample() -> None:
+    """Which all rows have in common, so that copies of the rows would be equal samples."""
+    model, data = language_model(noise=None, weight_drop=WeightDrop(0.5)), batch(scored=True)
+    for x in (None, data.x, data.repeat(K).x):
+        state = None if x is None else states.detach(model(x)[1])
+        loss = from_seed(ImportanceObjective("window"), model, data, state=state)
+        torch.manual_seed(3)
+        own = [states.sample(state, N, k) for k in range(K)]
+        each = [model.loss(data, s, each=True) for s in own]
+        assert data.scored is not None
+        log_p = torch.stack(
+            [-(one.nll * data.scored).sum(0) for one in each if one.nll is not None]
+        )
+        expected = -(log_p.logsumexp(0) - math.log(K)).sum() / data.count
+        assert_close(loss.objective, expected)
+        assert_close(gradients(model, loss.objective), gradients(model, expected))
+        assert loss.terms["importance"] < 0
+        assert loss.measured["effective_samples"] < K
+        joined = states.join([one.state for one in each], N)
+        assert_close(loss.state, joined)
 
 
 class Wobbly(Line):

@@ -52,9 +52,14 @@ def spread(state: State, N: int, K: int) -> State:
     return map(lambda part: part if _rows(part) != N else torch.cat([part] * K, dim=-2), state)
 
 
-def first(state: State, N: int) -> State:
-    """The first N rows."""
-    return map(lambda part: part if _rows(part) == N else part[..., :N, :], state)
+def sample(state: State, N: int, k: int) -> State:
+    """The N rows of the k-th sample; a state of N rows is that of all samples.
+
+    >>> sample(torch.arange(6).view(6, 1), 2, 1).flatten()
+    tensor([2, 3])
+    """
+    own = slice(k * N, (k + 1) * N)
+    return map(lambda part: part if _rows(part) == N else part[..., own, :], state)
 
 
 def is_common(state: State, N: int, K: int) -> bool:

@@ -30,7 +30,8 @@ def draw(
     it is: call ``model.eval()`` first, or leave its noise on.
 
     Args:
-        model: of values, with a head that has a likelihood.
+        model: of values, with a head that has a likelihood. If the head has ``sample(z,
+            generator)``, as :class:`~.autoregressive.Autoregressive`, it draws the values itself.
         x: the input of the first step, ``(N, F)``.
         length: the number of steps.
         next_input: maps what was drawn, ``(N, O)``, to the next input, ``(N, F)``.
@@ -44,22 +45,23 @@ def draw(
     >>> draw(model, torch.zeros(2, 3), 5, lambda drawn: drawn).shape
     torch.Size([5, 2, 3])
     """
-    likelihood = getattr(model.head, "likelihood", None)
+    likelihood, sample = (getattr(model.head, name, None) for name in ("likelihood", "sample"))
     if likelihood is None:
         raise InvalidType(
             f"draw: {type(model.head).__name__} has no likelihood to draw from. Use a linear head."
         )
-    predict_next: Callable[..., tuple[Tensor, State]] = model.predict_next
+    encode_next: Callable[..., tuple[Tensor, State, State]] = model.encode_next
     if isinstance(model, LatentModel):
-        predict_next = partial(predict_next, generator=generator)
+        encode_next = partial(encode_next, generator=generator)
     drawn: list[Tensor] = []
     while len(drawn) < length:
-        s, state = predict_next(x.unsqueeze(0), state)
+        z, memory, state = encode_next(x.unsqueeze(0), state)
+        s = z[-1] if sample else model.head.predict(z, memory)[-1]
         if not s.isfinite().all():
             raise Unsupported(
                 f"draw: the model predicts NaN or infinity at step {len(drawn) + 1}: its weights "
                 f"have diverged, or a path has. Use an earlier checkpoint or fewer steps."
             )
-        drawn.append(likelihood.sample(s, generator))
+        drawn.append((sample or likelihood.sample)(s, generator))
         x = next_input(drawn[-1])
     return torch.stack(drawn)

@@ -96,9 +96,14 @@ class SequenceModel(nn.Module):
 
     def predict_next(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
         """The prediction after the last step of x alone, ``(N, O)``, and the state."""
+        z, memory, state = self.encode_next(x, state)
+        return self.head.predict(z, memory)[-1], state
+
+    def encode_next(self, x: Tensor, state: State = None) -> tuple[Tensor, State, State]:
+        """What the head reads after the last step of x, ``(1, N, H)``; its memory; the state."""
         z, carried = self.encode(x, state)
         memory, after = remember(self.head, z, x, self._memory(state, x, 1))
-        return self.head.predict(z[-1:], memory)[-1], _with_memory(carried, after)
+        return z[-1:], memory, _with_memory(carried, after)
 
     def loss(
         self, batch: Batch, state: State = None, *, samples: int = 1, each: bool = False
@@ -160,7 +165,7 @@ class SequenceModel(nn.Module):
             arguments.whole(f"{type(self).__name__}: samples", samples, what=NOISE_SAMPLES)
             before, N = tuple(self._states(state)), x.shape[1]
             if is_shared(self.encoder, self.layers, self.dropouts, x, before, samples):
-                return self._shared_trace(x, states.first(before, N), samples)
+                return self._shared_trace(x, states.sample(before, N, 0), samples)
             x, state = repeat_rows(x, samples), states.spread(before, N, samples)
         z = self.dropouts[0](self.encoder(x))
         emitted, read, carried = [], [], []

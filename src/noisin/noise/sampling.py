@@ -52,7 +52,9 @@ class Stochastic(nn.Module):
     generator: Generator | None
     shard: Shard | None = None
     mask_law: type[Any] = Bernoulli  # see regularizers.set_dropout_law
+    rows_share: bool = False  # whether all rows have one draw at present, as of weights
     _held: dict[Any, Tensor] | None = None  # masks that are kept: see held_masks
+    _sample: int = 0  # which of K samples is drawn: each holds masks of its own
     _source: Callable[..., Tensor] | None = None  # of noise in place of fresh one: see replay
 
     def _draw(
@@ -105,7 +107,7 @@ class Stochastic(nn.Module):
             noise = self.mask_law.from_variance(noise.variance)
         if self._held is None:
             return self._draw(noise, shape, like, shared).add_(1)
-        key = name, p, tuple(shape)
+        key = name, p, tuple(shape), self._sample
         if key not in self._held:
             self._held[key] = self._draw(noise, shape, like, shared).add_(1)
         return self._held[key]
@@ -136,6 +138,19 @@ def held_masks(
     finally:
         for module in modules.values():
             module._held = None
+
+
+@contextmanager
+def sample_of(model: nn.Module, k: int) -> Iterator[None]:
+    """Let the modules of ``model`` draw for the k-th of several samples, one after another."""
+    modules = [m for m in model.modules() if isinstance(m, Stochastic)]
+    try:
+        for module in modules:
+            module._sample = k
+        yield
+    finally:
+        for module in modules:
+            module._sample = 0
 
 
 def set_shard(model: nn.Module, shard: Shard | None) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -195,7 +195,15 @@ def _noisy_samples(
     dim = 0 if rows_first else 1
     T, N = x.shape[1 - dim], x.shape[dim]
     with noise_on(model) if isinstance(model, nn.Module) else nullcontext():
-        if K > 1 and samples.offered(model):
+        if K > 1 and samples.rows_share(model):
+            found = samples.passes(
+                cast(nn.Module, model),
+                _checked_state(state, N, K),
+                *(N, K),
+                lambda own: checks.model_output("objective", model(x, own)),
+            )
+            output: Any = samples.side_by_side(found, N, dim)
+        elif K > 1 and samples.offered(model):
             output = model(x, _checked_state(state, N, K), samples=K)
         else:
             output = model(_fold(x, N, K, dim), _fold_state(state, N, K))

@@ -4,21 +4,28 @@ K samples are K times as many rows: row n of sample k is row k·N + n. Where all
 after the last recurrence, as in strong mode, the samples have that recurrence in common, and it is
 computed once, on N rows. A model offers that by a keyword-only argument ``samples`` of its methods:
 it is given N rows and returns K·N, with a state of K·N rows.
+
+Of what all rows have in common, such as dropped weights, K copies of the rows have one draw. Where
+anything of that kind is random, the samples are K passes.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from noisin._util import arguments
+from noisin._util import arguments, states
 from noisin.errors import Unsupported
+from noisin.noise.sampling import Stochastic, sample_of
 from noisin.recurrent import functional
 from noisin.recurrent.functional import Mode
+
+Found = TypeVar("Found")
 
 NOISE_SAMPLES = "a whole number of noise samples"
 _METHODS = ("forward", "encode", "loss", "log_prob", "_trace")
@@ -40,6 +47,29 @@ def offered(model: object) -> bool:
 def _takes_samples(method: Any) -> bool:
     argument = inspect.signature(method).parameters.get("samples")
     return argument is not None and argument.kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def rows_share(model: object) -> bool:
+    """Whether a model draws something that all rows have in common."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return any(module.rows_share for module in modules if isinstance(module, Stochastic))
+
+
+def passes(
+    model: nn.Module, state: Any, N: int, K: int, run: Callable[[Any], Found]
+) -> list[Found]:
+    """What ``run`` returns for each of K samples of N rows, given its state."""
+    found = []
+    for k in range(K):
+        with sample_of(model, k):
+            found.append(run(states.sample(state, N, k)))
+    return found
+
+
+def side_by_side(found: list[tuple[Tensor, Any]], N: int, dim: int = 1) -> tuple[Tensor, Any]:
+    """Values and states of passes as those of K copies of the N rows, in dimension ``dim``."""
+    values, after = zip(*found, strict=True)
+    return torch.cat(values, dim), states.join(after, N)
 
 
 def is_plain(module: nn.Module) -> bool:

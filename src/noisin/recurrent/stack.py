@@ -176,7 +176,7 @@ class NoisyStack(Injected, TorchStack):
         layers, like = [self.num_layers - 1], layout.enter(input)
         noise = self._drawn(all_rows) if eps is None else self._given(eps, all_rows, layers, like)
         clean = self._pass(given, layout, (), noise, like)
-        output, state = self._run(input, states.first(hx, N), clean)
+        output, state = self._run(input, states.sample(hx, N, 0), clean)
         h = layout.enter(output)
         z = noise_samples.inject(h, _concatenated(noise(layers[0], h)), self.noise_mode)
         return all_rows.leave(z), states.repeat(state, K)

@@ -97,6 +97,11 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         self.locked = locked
         self.generator = generator
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything is dropped at present."""
+        return self.training and (self.p_x > 0 or self.p_h > 0)
+
     def step_inputs(self, x: Tensor) -> Sequence[Any]:
         """The steps of a window; if locked, with its masks and the products with x."""
         if not self.training or not self.locked:
@@ -173,8 +178,8 @@ class DropoutLSTMCell(Stochastic, nn.LSTMCell):
         gates = 1 if self.shared else GATES
         x_mask, h_mask = (
             # Drawn with the rows in dimension -2, as for all that processes may share.
-            self._mask(p, (gates, *x.shape[:-1], size), x).movedim(0, -2) if p else None
-            for size, p in zip(self._mask_sizes, (self.p_x, self.p_h), strict=True)
+            self._mask(p, (gates, *x.shape[:-1], size), x, name=name).movedim(0, -2) if p else None
+            for name, size, p in zip("xh", self._mask_sizes, (self.p_x, self.p_h), strict=True)
         )
         return Masks(x_mask, h_mask)
 

@@ -142,6 +142,11 @@ class WordDropout(Stochastic):
         """Whether anything is dropped at present."""
         return self.training and self.p > 0
 
+    @property
+    def rows_share(self) -> bool:  # type: ignore[override]
+        """Whether all rows drop the same words."""
+        return self.shared and self.acts
+
     def forward(self, x: Tensor, ids: Tensor, num_words: int) -> Tensor:
         """Drop vectors ``(T, N, E)`` of words ``(T, N)``."""
         return x * self.mask(x, ids, num_words) if self.acts else x

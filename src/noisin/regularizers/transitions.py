@@ -124,6 +124,11 @@ class Zoneout(Stochastic):
         self.p_c = p_c
         self.generator = generator
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything is kept."""
+        return self.p_h > 0 or self.p_c > 0
+
     def forward(self, x: Tensor, state: State = None) -> State:
         """One step of the cell, of which some units are undone."""
         drop_ins.known_cell(self.cell, x, state)

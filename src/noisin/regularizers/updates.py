@@ -51,6 +51,11 @@ class UpdateDropoutCell(WindowCell):
         self.bias_hh = nn.Parameter(torch.empty(rows))
         self.reset_parameters()
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything is dropped at present."""
+        return self.training and (self.p_h > 0 or self.p > 0)
+
     def project(self, x: Tensor) -> Tensor:
         """The input's part of the gates."""
         return F.linear(x, self.weight_ih, self.bias_ih)
@@ -58,7 +63,7 @@ class UpdateDropoutCell(WindowCell):
     def step_inputs(self, x: Tensor) -> Sequence[StepInput]:
         """Products and masks of a window of inputs, ``(T, N, F)``."""
         steps = super().step_inputs(x)
-        masks = self.window_masks(self.p, self.locked_update, x)
+        masks = self.window_masks(self.p, self.locked_update, x, name="update")
         return [step._replace(update=mask) for step, mask in zip(steps, masks, strict=True)]
 
     def extra_repr(self) -> str:

@@ -105,6 +105,11 @@ class RandomWeights(Stochastic):
         return self.training and (drops or (self.noise is not None and self.noise.std > 0))
 
     @property
+    def rows_share(self) -> bool:  # type: ignore[override]
+        """Weights are those of all rows."""
+        return self.acts
+
+    @property
     def locked(self) -> bool:
         """Whether all that is drawn are masks, one for all steps of a window."""
         return self.noise is None or self.noise.std == 0

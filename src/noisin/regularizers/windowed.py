@@ -57,6 +57,11 @@ class WindowCell(Stochastic):
         self.locked = locked
         self.generator = generator
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything is dropped at present."""
+        return self.training and self.p_h > 0
+
     def _gates(self, slots: int) -> None:
         """Create the weights of so many gates."""
         H = self.hidden_size
@@ -95,12 +100,15 @@ class WindowCell(Stochastic):
     def _masks(self, x: Tensor) -> Sequence[Tensor | None]:
         return self.window_masks(self.p_h, self.locked, x)
 
-    def window_masks(self, p: float, locked: bool, x: Tensor) -> Sequence[Tensor | None]:
+    def window_masks(
+        self, p: float, locked: bool, x: Tensor, name: str = ""
+    ) -> Sequence[Tensor | None]:
         """A mask, ``(N, H)``, for each step of a window; None where nothing is dropped."""
         if not self.training or p == 0:
             return [None] * len(x)
         shape = (*x.shape[:-1], self.hidden_size)
-        return self._mask(p, (1, *shape[1:]) if locked else shape, x).expand(shape).unbind(0)
+        drawn = self._mask(p, (1, *shape[1:]) if locked else shape, x, name=name)
+        return drawn.expand(shape).unbind(0)
 
     def forward(self, x: Tensor | StepInput, state: State = None) -> State:
         """One step; of a window, x is what :meth:`step_inputs` returned for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,21 @@ import torch
 
 from noisin.data import Batch, Windows
 from noisin.errors import InvalidValue, NoisinError, Unsupported
-from noisin.models import Dropouts
+from noisin.models import Dropouts, MixtureOfSoftmaxes
+from noisin.models.steps import GateDropout
 from noisin.noise import Gaussian
-from noisin.training.predictors import Arithmetic, Clean, Geometric, MonteCarlo, monte_carlo
+from noisin.regularizers import WeightDrop, WeightNoise
+from noisin.training.predictors import (
+    Arithmetic,
+    Clean,
+    Geometric,
+    MonteCarlo,
+    evaluate,
+    monte_carlo,
+)
 from tests import stats
 from tests.training.predictors.test_dynamic import OwnModel
-from tests.training.predictors.toy import IDS, model, score
+from tests.training.predictors.toy import IDS, WORDS, model, score
 
 LOCKED = Dropouts(0.3, 0.3, 0.4, 0.2, locked=True)
 
@@ -89,6 +99,58 @@ def test_masks_are_held_for_a_whole_pass() -> None:
     assert other != pytest.approx(whole, rel=1e-6), "the masks of another pass are others"
 
 
+COMMON: list[dict[str, Any]] = [
+    {"weight_drop": WeightDrop(0.5)},
+    {"weight_noise": WeightNoise(0.3)},
+    {"dropout": Dropouts(words=0.4, words_shared=True)},
+]
+
+
+@pytest.mark.parametrize("options", COMMON, ids=str)
+def test_each_pass_has_the_weights_and_words_of_its_own(options: dict[str, Any]) -> None:
+    """What all rows have in common is drawn for each sample, not for its K copies of the rows."""
+    lm, K = model(**options), 3
+    windows = list(Windows(IDS, 2, 20).epoch(0))
+    torch.manual_seed(3)
+    measured = evaluate(MonteCarlo(lm, K), windows)
+    torch.manual_seed(3)
+    states: list[Any] = [None] * K
+    total = 0.0
+    for batch in windows:
+        passes = []
+        for k in range(K):
+            with torch.no_grad():
+                log_p, states[k] = lm.train().log_prob(batch, states[k])
+            passes.append(log_p)
+        total -= (torch.stack(passes).logsumexp(0) - math.log(K)).sum().item()
+    assert measured.nats == pytest.approx(total / measured.count, rel=1e-10)
+    assert measured.stderr is not None
+    assert measured.stderr > 1e-4
+    assert seeded(MonteCarlo(lm, K, power=0.5)).stderr > 1e-4
+
+
+def test_each_pass_holds_masks_of_its_own() -> None:
+    lm = model(weight_drop=WeightDrop(0.5))
+    whole = seeded(MonteCarlo(lm, 3), length=1000)
+    assert whole.stderr > 1e-4
+    held = seeded(MonteCarlo(lm, 3, masks="pass"), length=7)
+    assert held.nats == pytest.approx(whole.nats, rel=1e-10)
+
+
+def test_masks_of_inputs_and_states_are_held_apart() -> None:
+    lm = model(gate_dropout=GateDropout(0.3, 0.3, locked=True, site="before"))
+    whole = seeded(MonteCarlo(lm, 3), length=1000).nats
+    assert seeded(MonteCarlo(lm, 3, masks="pass"), length=7).nats == pytest.approx(whole, rel=1e-10)
+
+
+def test_a_head_that_is_read_in_parts_has_one_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = model(head=partial(MixtureOfSoftmaxes, experts=2, dropout=0.4))
+    whole = seeded(MonteCarlo(lm, 3, power=0.5), length=20)
+    monkeypatch.setattr(monte_carlo, "LARGEST", 3 * WORDS * 5)  # five rows at a time
+    parts = seeded(MonteCarlo(lm, 3, power=0.5), length=20)
+    assert parts.nats == pytest.approx(whole.nats, rel=1e-10)
+
+
 def test_held_masks_are_let_go() -> None:
     lm = model(dropout=LOCKED).train()
     batch = next(Windows(IDS, 1, 7).epoch(0))
@@ -132,8 +194,9 @@ def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_a_model_without_randomness_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="got one with neither"):
-        score(MonteCarlo(model(), 2))
+    for cell in ("lstm", "highway", "melis-lstm", "layer-norm-lstm"):
+        with pytest.raises(InvalidValue, match="got one with neither"):
+            score(MonteCarlo(model(cell=cell), 2))
 
 
 def test_targets_that_are_not_scored_do_not_count() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -71,8 +72,6 @@ def usual_rates(
     """The published rates for segments of five, in proportion to the segment, converted."""
     share = segment / USUAL_SEGMENT
     rates = SGD if normalisation == "sgd" else Rates()
-    decay = min(rates.decay * share, 0.5)
-    rates = Rates(rates.lr * share, decay, rates.epsilon, rates.normalisation)
-    if normalisation in ("sgd", rates.normalisation) or statistics is None:
-        return rates
-    return rates.converted(normalisation, statistics)
+    if normalisation not in ("sgd", rates.normalisation) and statistics is not None:
+        rates = rates.converted(normalisation, statistics)
+    return replace(rates, lr=rates.lr * share, decay=min(rates.decay * share, 0.5))

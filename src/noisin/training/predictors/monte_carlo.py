@@ -11,12 +11,12 @@ with the arithmetic mean at a = 1 and the geometric one at a = 0, the limit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from noisin._util import arguments, checks
 from noisin.data import Batch
@@ -92,11 +92,19 @@ class MonteCarlo(Mixture):
         log_p = torch.empty(batch.x.shape[:2], dtype=torch.double, device=z.device)
         contributions = log_p.new_zeros(self.K, N)
         rows = max(1, LARGEST // (self.K * N * self._words(model, z)))
-        for first in range(0, len(z), rows):
-            own = slice(first, first + rows)
-            log_p[own], added = self._mixed(model, z[own], batch.rows(own))
-            contributions += added
+        with self._held_by(model.head) if rows < len(z) else nullcontext():
+            for first in range(0, len(z), rows):
+                own = slice(first, first + rows)
+                log_p[own], added = self._mixed(model, z[own], batch.rows(own))
+                contributions += added
         return log_p, contributions, state
+
+    def _held_by(self, head: Any) -> AbstractContextManager[Any]:
+        """Let locked masks of a head be those of the window, which it reads in parts."""
+        modules = head.modules() if isinstance(head, nn.Module) else ()
+        drawing = [m for m in modules if isinstance(m, Stochastic) and _acts(m)]
+        locked = all(map(_is_locked, drawing)) and self.masks == "window"
+        return held_masks(head) if drawing and locked else nullcontext()
 
     def _mixed(self, model: SequenceModel, z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """``log p`` of the targets, and to first order what each sample contributes to it."""
