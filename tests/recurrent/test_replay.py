@@ -14,7 +14,11 @@ from torch.utils.checkpoint import checkpoint
 
 import noisin
 from noisin import noise
+from noisin.data import Batch
 from noisin.errors import NoisinError
+from noisin.likelihoods import Bernoulli
+from noisin.models.latent import VRNN
+from noisin.regularizers import DropoutLSTMCell
 from tests.cases import PLAIN, UNFED, Case, F, H
 
 T, N = 6, 4
@@ -48,6 +52,28 @@ def test_a_rollout_step_by_step_is_replayed_at_once(case: Case) -> None:
     with noises.play():
         assert_close(by_steps(rnn, x, (2, 3, 1)), rollout)
     assert torch.equal(rnn(x)[0], rnn(x)[0]), "the noise is off again"
+
+
+@pytest.mark.parametrize("rows", [1, N])
+def test_cells_that_draw_the_noise_of_all_steps_at_once(rows: int) -> None:
+    x, eta = torch.rand(T + 1, rows, F).round(), torch.randn(T, rows, 8)
+    model = VRNN(F, Bernoulli(), hidden_size=16, z_size=8, noise=noise.Gaussian(0.5))
+    cell = DropoutLSTMCell(F, 16, p_x=0.3, p_h=0.3, locked=True, site="before")
+    noisy = noisin.Noisy(cell, noise.Gaussian(0.5))
+    runs: list[tuple[nn.Module, Any]] = [
+        (model, lambda: model.bound(Batch(x[:-1], x[1:]), eta=eta).log_p),
+        (noisy, lambda: noisin.unroll(noisy, x[:-1])[0]),
+    ]
+    for module, run in runs:
+        noises = noisin.replay(module)
+        torch.manual_seed(3)
+        with noises.record():
+            expected = run()
+        (eps,) = noises.eps.values()
+        assert eps.shape == (1, T, rows, 16)
+        torch.manual_seed(3)  # of the masks, which come first
+        with noises.play():
+            assert_close(run(), expected)
 
 
 def test_sequences_that_begin_at_different_steps() -> None:

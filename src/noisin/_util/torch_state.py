@@ -108,10 +108,13 @@ def traceable(x: Tensor) -> bool:
 
 
 def plain(x: Tensor) -> bool:
-    """Whether x is an ordinary tensor, not traced, faked or batched; gradients may flow."""
+    """Whether x is an ordinary tensor or parameter, not traced, faked or batched.
+
+    Gradients may flow.
+    """
     if compiling():
         return False
     while torch._C._functorch.is_gradtrackingtensor(x):
         x = torch._C._functorch.get_unwrapped(x)
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
-    return type(x) is Tensor and not wrapped and not torch._C._get_tracing_state()
+    return type(x) in (Tensor, Parameter) and not wrapped and not torch._C._get_tracing_state()

@@ -157,7 +157,7 @@ def _at_once(
     if noisy is None or (eps is None and not noisy._noise_acts()):
         return run(state, none, "additive")
     if eps is None:
-        eps = noisy._drawn(none if noisy.share == "step" else none[0]).expand_as(none)
+        eps = noisy._drawn_at_once(none)
     else:
         noisy._check_given(none, eps)
     eps = eps.to(none)

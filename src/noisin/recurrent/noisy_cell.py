@@ -83,6 +83,10 @@ class NoisyCell(Injected):
         assert self.noise is not None and not isinstance(self.noise, tuple)  # noqa: PT018
         return self._draw(self.noise, h.shape, h)
 
+    def _drawn_at_once(self, h: Tensor) -> Tensor:
+        """Noise for the h of all steps, ``(T, N, H)``: fresh at each, or that of the first."""
+        return self._drawn(h if self.share == "step" else h[0]).expand_as(h)
+
     def _check_given(self, h: Tensor, eps: Tensor) -> None:
         name = type(self).__name__
         checks.require_noise_tensor(name, eps, h)

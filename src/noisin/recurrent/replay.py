@@ -151,7 +151,7 @@ class _Track:
                 "replay: gradient checkpointing calls modules a second time, and their noise would "
                 "be that of other steps. Do without checkpointing."
             )
-        if isinstance(module, NoisyCell):
+        if isinstance(module, NoisyCell) and len(shape) < 3:  # one step; of all, see below
             return 1, shape[0] if len(shape) > 1 else 1, shape[-1]
         if module.share == "sequence" or len(shape) != 3:
             what = "share='sequence'" if module.share == "sequence" else "a PackedSequence"

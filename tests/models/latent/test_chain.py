@@ -67,6 +67,14 @@ def test_second_derivatives_and_batches_of_gradients() -> None:
     assert torch.autograd.gradcheck(o, few, check_batched_grad=True)
 
 
+def test_an_output_that_depends_on_nothing_that_is_learned() -> None:
+    """Of a single step, o depends on no eta."""
+    known, eta, *rest = (part.detach() for part in arguments())
+    eta = eta[:1].requires_grad_()
+    o = chain(known[:1], eta, *rest, f=f, g=g)
+    assert torch.autograd.grad(o.sum(), eta, create_graph=True, allow_unused=True) == (None,)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit")  # of forward-mode derivatives in torch
 def test_transforms() -> None:
     first, *rest = arguments()

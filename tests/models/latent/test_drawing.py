@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from noisin.data import Batch
-from noisin.errors import NoisinError
 from noisin.likelihoods import Bernoulli
 from noisin.models import Autoregressive, SequenceModel, Values
 from noisin.models.latent import SRNN, VRNN, LatentModel, particle_bound
@@ -108,7 +108,7 @@ def test_without_z_the_prediction_is_that_of_the_rnn(cell: str) -> None:
     with torch.no_grad():
         model.emission[0].weight[:, H:] = 0
     rnn = SequenceModel(
-        nn.Sequential(Values(3), *model.embed_u), model.layers.layers, Reading(model)
+        nn.Sequential(Values(3), *model.embed_u), model.layers.layers, Reading(model, after=2)
     ).double()
     x, state, before = window().x.double(), None, None
     for t in range(len(x)):
@@ -123,8 +123,7 @@ class Reading(Read):
     """The same head, which also predicts."""
 
     def predict(self, d: Tensor, memory: Any = None) -> Tensor:
-        zeros = d.new_zeros(*d.shape[:2], self.model.z_size)
-        s: Tensor = self.model.head.predict(self.model.emission(torch.cat([d, zeros], -1)))
+        s: Tensor = self.model.head.predict(self.model.emission(nn.functional.pad(d, self.padding)))
         return s
 
 
@@ -149,7 +148,16 @@ def test_after_reading_the_prediction_is_that_of_the_kalman_filter() -> None:
             stats.assert_mean(squares, law[1], 2**0.5 * law[1])
 
 
-def test_a_head_that_cannot_predict_a_whole_frame_is_refused() -> None:
-    model = VRNN(3, Bernoulli(), hidden_size=4, head=Autoregressive)
-    with pytest.raises(NoisinError, match="depends on the values before it in the frame"):
-        draw(model, torch.zeros(1, 3), 1, same)
+def test_a_head_that_draws_the_values_of_a_frame_one_by_one() -> None:
+    """Two notes that are always equal, which no head with independent notes can draw."""
+    torch.manual_seed(0)
+    model = VRNN(2, Bernoulli(), hidden_size=4, head=partial(Autoregressive, hidden=1)).eval()
+    head = cast(Autoregressive, model.head)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.zero_()
+        head.weight_in[0, 0] = head.weight_out[1, 0] = 20.0
+        head.linear.bias[1] = -50.0
+    frames = draw(model, torch.zeros(2000, 2), 3, lambda drawn: drawn)
+    assert torch.equal(frames[..., 0], frames[..., 1])
+    stats.assert_mean(frames[..., 0].flatten().numpy(), 0.5, 0.5)

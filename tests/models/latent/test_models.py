@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from noisin.models.latent import (
     ZForcing,
     particle_bound,
 )
+from noisin.models.latent.gaussian import OFFSET, SMALLEST_STD
 from noisin.noise import Gaussian as GaussianNoise
 from tests import stats
 
@@ -41,7 +43,7 @@ def build(kind: str, likelihood: Any = Bernoulli(), **options: Any) -> LatentMod
     torch.manual_seed(0)
     made, own = KINDS[kind]
     sizes = {"hidden_size": H, "z_size": Z, "mlp_size": M}
-    model: LatentModel = made(F, likelihood, **sizes, **own, **options).double()
+    model: LatentModel = made(F, likelihood, **{**sizes, **own, **options}).double()
     with torch.no_grad():  # biases that are not zero
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -177,48 +179,79 @@ def test_noise_is_unbiased_given_the_past(kind: str, mode: Any) -> None:
 
 
 @pytest.mark.parametrize("share", ["step", "sequence"])
-def test_noise_of_a_sequence(share: Any) -> None:
-    """Shared noise is drawn once per sequence, also where the layers run step by step."""
-    model = build("vrnn", noise=GaussianNoise(1.0), share=share)
-    drawn = []
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_noise_of_a_sequence(kind: str, share: Any) -> None:
+    """Shared noise is drawn once per sequence, at once (LSTM) and step by step (GRU)."""
+    model = build("vrnn", noise=GaussianNoise(1.0), share=share, cell=kind)
     cell: Any = model.get_submodule("layers.cells.0")
-    cell._draw = lambda *args, **kwargs: drawn.append(1) or type(cell)._draw(cell, *args, **kwargs)
+    drawn = 0
+
+    def draw(noise: Any, shape: Any, like: Tensor) -> Tensor:
+        nonlocal drawn
+        drawn += torch.Size(shape).numel() // (N * H)
+        found: Tensor = type(cell)._draw(cell, noise, shape, like)
+        return found
+
+    cell._draw = draw
     model.bound(window())
-    assert len(drawn) == (1 if share == "sequence" else T)
+    assert drawn == (1 if share == "sequence" else T)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_without_z_the_bound_is_the_likelihood_of_the_rnn(cell: str) -> None:
+@pytest.mark.parametrize("kind", ["srnn-filtering", "srnn-smoothing"])
+def test_without_z_the_bound_of_an_srnn_is_the_likelihood_of_the_rnn(kind: str, cell: str) -> None:
     """Where nothing reads z, and q = p, the KL is zero and the rest is a deterministic RNN."""
-    model: Any = build("srnn-filtering", cell=cell)
+    model: Any = build(kind, cell=cell)
     with torch.no_grad():
         model.emission[0].weight[:, H:] = 0  # of z
-        for mean, std in (model.prior.networks, model.posterior.networks):
-            for parameter in (*mean[-1].parameters(), *std[-1].parameters()):
-                parameter.zero_()
+    assert_deterministic(model, model.layers.layers, Read(model, after=Z))
+
+
+@pytest.mark.parametrize("kind", ["vrnn", "storn", "z-forcing"])
+def test_without_z_the_bound_is_the_likelihood_of_the_rnn(kind: str) -> None:
+    """The same where z is an input of the RNN."""
+    model: Any = build(kind)
+    own, inputs = model.layers.cells[0].state_dict(), M
+    with torch.no_grad():
+        own["weight_ih"][:, inputs:] = 0  # of z, or of its embedding
+        if kind == "vrnn":
+            model.emission[0].weight[:, :M] = 0
+    rnn = noisin.LSTM(inputs, H).double()
+    own["weight_ih"] = own["weight_ih"][:, :inputs]
+    rnn.load_state_dict({f"{name}_l0": weight for name, weight in own.items()})
+    assert_deterministic(model, [rnn], Read(model, before=M if kind == "vrnn" else 0))
+
+
+def assert_deterministic(model: Any, layers: Any, head: nn.Module) -> None:
+    """That the bounds are the likelihood of an RNN, once q = p."""
+    standard = math.log(math.expm1(1 - SMALLEST_STD)) - OFFSET  # where the prior of z is N(0, 1)
+    laws = [model.posterior, *([model.prior] if hasattr(model, "prior") else [])]
+    with torch.no_grad():
+        for law in laws:
+            for network in law.networks:
+                last = network[-1]
+                last.weight.zero_()
+                last.bias.zero_()
+                last.bias[-Z:] = standard if network is law.networks[-1] else 0.0
     batch = window()
-    rnn = SequenceModel(
-        nn.Sequential(Values(F), *model.embed_u),
-        model.layers.layers,
-        Read(model),
-    ).double()
+    encoder = nn.Sequential(Values(F), *model.embed_u)
+    expected = SequenceModel(encoder, layers, head).double().log_prob(batch)[0]
     bound = model.bound(batch)
-    assert (bound.kl == 0).all()
-    torch.testing.assert_close(bound.log_p, rnn.log_prob(batch)[0])
+    torch.testing.assert_close(bound.kl, torch.zeros_like(bound.kl))
+    torch.testing.assert_close(bound.log_p, expected)
     found, _ = particle_bound(model, batch, K=4, threshold=0.5)
-    torch.testing.assert_close(found, rnn.log_prob(batch)[0])
+    torch.testing.assert_close(found, expected)
 
 
 class Read(nn.Module):
-    """The emission of an SRNN whose z is zero, as a head of d."""
+    """The emission of a model whose z is zero, as a head of its recurrent state."""
 
-    def __init__(self, model: LatentModel) -> None:
+    def __init__(self, model: LatentModel, before: int = 0, after: int = 0) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.padding = model, (before, after)
 
     def nll(self, d: Tensor, batch: Batch, memory: Any = None) -> tuple[Tensor, Any]:
-        zeros = d.new_zeros(*d.shape[:2], Z)
-        return -self.model.log_emission(torch.cat([d, zeros], -1), batch), None
+        return -self.model.log_emission(nn.functional.pad(d, self.padding), batch), None
 
 
 @ALL

@@ -158,6 +158,11 @@ class LatentModel(Stochastic):
         """The function that runs the steps of one sequence."""
         raise NotImplementedError
 
+    def _steps_as(self, own: type[LatentModel]) -> bool:
+        """Whether the steps are those of a class, which no subclass of it has replaced."""
+        names = ("sequence", "_step", "_laws", "_drawn")
+        return all(getattr(type(self), n, None) is getattr(own, n, None) for n in names)
+
     def steps(self, inputs: Inputs, state: State, eta: Tensor) -> tuple[LatentStep, State]:
         """All steps of one sequence, stacked: by default, one after another."""
         run = self.sequence()
@@ -250,10 +255,17 @@ class LatentModel(Stochastic):
         To read targets that are known, so that z is drawn from the posterior, use
         :meth:`log_prob`, and continue from its state.
         """
+        z, memory, state = self.encode_next(x, state, generator=generator)
+        s: Tensor = self.head.predict(z, memory)
+        return s[0], state
+
+    def encode_next(
+        self, x: Tensor, state: State = None, *, generator: Generator | None = None
+    ) -> tuple[Tensor, State, State]:
+        """What the head reads after the last step of x, ``(1, N, H)``; no memory; the state."""
         walk = Walk(self, x, state, eta=None, generator=generator)
         read = walk.steps().read[-1:]
-        s: Tensor = self.head.predict(self.drop_output(self.emission(read)))
-        return s[0], walk.carried
+        return self.drop_output(self.emission(read)), None, walk.carried
 
     def _embedded(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The inputs and the targets of a batch, embedded."""

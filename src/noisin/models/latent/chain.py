@@ -16,7 +16,7 @@ gradients of k, V, W and b. The loop only computes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -57,8 +57,7 @@ def chain(
     tensor([ 0.,  4., 20.])
     """
     inputs = known, eta, z0, V, W, b
-    hidden = torch_state.compiling() or torch_state.recording() or torch_state.autocasting()
-    if hidden or not all(map(torch_state.plain, inputs)):
+    if not runs_as_one(inputs):
         return _steps(*inputs, f, g)[0]
     o: Tensor = _Chain.apply(*inputs, f, g)  # type: ignore[no-untyped-call]
     return o
@@ -89,10 +88,14 @@ class _Chain(torch.autograd.Function):
     def backward(ctx: Any, d_o: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, o, read, before = ctx.saved_tensors
         if torch.is_grad_enabled() or torch_state.batched_by_autograd(d_o):
-            return *_composed(tensors, ctx, d_o), None, None
+
+            def run(*views: Any) -> list[Tensor]:
+                return [_steps(*[*views, ctx.f, ctx.g])[0]]
+
+            return *composed(run, tensors, ctx.needs_input_grad, (d_o,)), None, None
         _, eta, _, V, W, _ = tensors
-        hidden, df = _with_slopes(ctx.f, read)
-        _, by_o, by_eta = _with_slopes(ctx.g, o, eta)
+        hidden, df = with_slopes(ctx.f, read)
+        _, by_o, by_eta = with_slopes(ctx.g, o, eta)
         delta = d_o.clone(memory_format=torch.contiguous_format)
         d_read, d_before = torch.empty_like(read), torch.empty_like(before)
         for t in reversed(range(len(eta))):
@@ -106,7 +109,13 @@ class _Chain(torch.autograd.Function):
         return d_read, d_eta, d_before[0], d_V, rows.t() @ d_rows, d_rows.sum(0), None, None
 
 
-def _with_slopes(function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
+def runs_as_one(inputs: Iterable[Tensor]) -> bool:
+    """Whether a loop may be one function: nothing has to see its single operations."""
+    seen = torch_state.compiling() or torch_state.recording() or torch_state.autocasting()
+    return not seen and all(map(torch_state.plain, inputs))
+
+
+def with_slopes(function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
     """A function of each entry, and its derivatives by each of the inputs."""
     with torch.enable_grad():
         leaves = [part.detach().requires_grad_() for part in inputs]
@@ -114,13 +123,23 @@ def _with_slopes(function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tens
         return y.detach(), *torch.autograd.grad(y.sum(), leaves)
 
 
-def _composed(tensors: list[Tensor], ctx: Any, d_o: Tensor) -> Iterator[Tensor | None]:
+def composed(
+    run: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    d_outputs: Sequence[Tensor],
+) -> Iterator[Tensor | None]:
     """The gradients by torch's operations: for second derivatives, and batches of gradients."""
     with torch.enable_grad():  # views, so that none is differentiated through another
-        views = [part.view_as(part) for part in tensors]
-        known, eta, z0, V, W, b = views
-        o, _, _ = _steps(known, eta, z0, V, W, b, ctx.f, ctx.g)
-    needs = ctx.needs_input_grad
-    needed = [view for view, need in zip(views, needs, strict=False) if need]
-    found = iter(torch.autograd.grad(o, needed, d_o, create_graph=torch.is_grad_enabled()))
-    return (next(found) if need else None for need in needs[: len(views)])
+        views = [None if part is None else part.view_as(part) for part in inputs]
+        outputs = run(*views)
+    wanted = needs[: len(views)]
+    needed = [view for view, need in zip(views, wanted, strict=True) if need and view is not None]
+    # Of the first steps, some outputs depend on nothing that needs a gradient.
+    pairs = [(y, d) for y, d in zip(outputs, d_outputs, strict=True) if y.requires_grad]
+    if not pairs:
+        return (None for _ in wanted)
+    ys, ds = zip(*pairs, strict=True)
+    create = torch.is_grad_enabled()
+    found = iter(torch.autograd.grad(ys, needed, ds, create_graph=create, allow_unused=True))
+    return (next(found) if need else None for need in wanted)

@@ -172,3 +172,19 @@ def laws_of(o: Tensor) -> list[DiagonalGaussian]:
     mean, s = o.view(*o.shape[:-2], -1, 2, o.shape[-1]).unbind(-2)
     std = F.softplus(s + OFFSET) + SMALLEST_STD
     return [DiagonalGaussian(*law) for law in zip(mean.unbind(-2), std.unbind(-2), strict=True)]
+
+
+def drawn(
+    laws: Sequence[DiagonalGaussian], eta: Tensor, relative: bool
+) -> tuple[Tensor, DiagonalGaussian, DiagonalGaussian]:
+    """z, its posterior and its prior, of which the latter is the first of the laws.
+
+    Without another law z is drawn from the prior. Where it is ``relative``, the mean of the
+    posterior is the difference to that of the prior.
+    """
+    p, *posterior = laws
+    if not posterior:
+        return p.at(eta), p, p
+    q = posterior[0]
+    q = q._replace(mean=p.mean + q.mean) if relative else q
+    return q.at(eta), q, p

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from noisin.models.layers import Layer, emitted_dropouts, own_stream, recurrent_
 from noisin.recurrent.cell import CellSpec, find
 from noisin.recurrent.cells import GRUCell, LSTMCell, RNNCell, sequence_step
 from noisin.recurrent.injection import Injection
+from noisin.recurrent.samples import is_plain
 from noisin.regularizers.sequences import Dropout, Dropouts
 
 Activation = Literal["relu", "clipped-leaky-relu"]
@@ -124,6 +125,12 @@ class StepStack(nn.Module):
         for part in self.cells:
             _reset(part, injection.generator)
         self.dropout = Dropout(dropout.between, dropout.locked, injection.generator)
+
+    def only_lstm(self) -> nn.LSTMCell | None:
+        """The cell, if there is no other, and it is an LSTM that nothing hooks into."""
+        cell, *others = self.cells
+        known = type(cell) in (LSTMCell, LSTMCell._torch_class)
+        return cast(nn.LSTMCell, cell) if known and not others and is_plain(cell) else None
 
     def sequence(self) -> Advance:
         """A function ``(x, state) -> (h, state)`` of one step, for one sequence."""

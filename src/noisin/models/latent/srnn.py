@@ -29,6 +29,7 @@ from noisin.models.latent.gaussian import (
     DiagonalGaussian,
     GaussianNetwork,
     JointNetworks,
+    drawn,
     laws_of,
 )
 from noisin.models.latent.networks import Activation, Stack, dense, reverse
@@ -106,6 +107,8 @@ class SRNN(LatentModel):
 
     def steps(self, inputs: Inputs, state: State, eta: Tensor) -> tuple[LatentStep, State]:
         """All steps of z at once, by :func:`~noisin.models.latent.chain.chain`."""
+        if not self._steps_as(SRNN):
+            return super().steps(inputs, state, eta)
         d, known = inputs
         laws = self._laws
         o = chain(
@@ -127,11 +130,7 @@ class SRNN(LatentModel):
 
     def _drawn(self, d: Tensor, laws: list[DiagonalGaussian], eta: Tensor) -> LatentStep:
         """z by the prior and, where there is one, the posterior; of one step or of all."""
-        p, *posterior = laws
-        q = posterior[0] if posterior else p
-        if self.res_q and posterior:
-            q = q._replace(mean=p.mean + q.mean)
-        z = q.at(eta)
+        z, q, p = drawn(laws, eta, self.res_q)
         return LatentStep(z, q, p, torch.cat([d, z], -1))
 
     def _drawn_by_outputs(self, o: Tensor, eta: Tensor) -> Tensor:

@@ -12,19 +12,24 @@ the first prediction reads the first input too, and inputs need not be the targe
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from noisin._util import arguments
+from noisin._util import arguments, checks
 from noisin.data.batch import Batch
 from noisin.likelihoods import Likelihood
 from noisin.models.base import State
 from noisin.models.latent.base import LatentModel
-from noisin.models.latent.gaussian import GaussianNetwork, JointNetworks
+from noisin.models.latent.gaussian import GaussianNetwork, JointNetworks, drawn, laws_of
+from noisin.models.latent.lstm_chain import Functions, Operands, lstm_chain
 from noisin.models.latent.networks import Advance, StepStack, dense
 from noisin.models.latent.walk import Inputs, LatentStep, StepFunction
+from noisin.recurrent import drop_ins
+from noisin.recurrent.cells import LSTMCell
+from noisin.recurrent.samples import is_plain
 
 
 class VRNN(LatentModel):
@@ -75,6 +80,41 @@ class VRNN(LatentModel):
         """The steps of h and z."""
         return partial(self._step, self.layers.sequence(), self._laws)
 
+    def steps(self, inputs: Inputs, state: State, eta: Tensor) -> tuple[LatentStep, State]:
+        """All steps: with one LSTM layer at once, by :func:`.lstm_chain`, else one by one."""
+        cell = self.layers.only_lstm()
+        if cell is None or not self._steps_as(VRNN) or not self._embeds_plainly():
+            return super().steps(inputs, state, eta)
+        (u, known), (layers, psi), M, laws = inputs, state, self.mlp_size, self._laws
+        embed, V_W_b = cast(nn.Linear, self.embed_z[0]), laws.matrices(known)
+        zeros = u.new_zeros(*eta.shape[:2], self.hidden_size)
+        h, c = (zeros[0], zeros[0]) if layers is None else layers[0]
+        checks.require_one_kind("VRNN", inputs=u, h=h, c=c)
+        drop_ins.state_shapes("VRNN", tuple(zeros.shape[1:]), h, c)
+        a = F.linear(u, cell.weight_ih[:, :M], cell.bias_ih + cell.bias_hh)
+        A = torch.cat([cell.weight_ih[:, M:], cell.weight_hh], 1).t()
+        functions, eps = Functions(laws.activation, self._drawn_by_outputs), None
+        if isinstance(cell, LSTMCell) and cell._noise_acts():
+            functions = functions._replace(mode=cell.noise_mode, feedback=cell.feedback)
+            eps = cell._drawn_at_once(zeros)
+        steps = lstm_chain(
+            Operands(a, known, eta, eps, psi, h, c, A, *V_W_b, embed.weight.t(), embed.bias),
+            functions,
+        )
+        z, q, p = drawn(laws_of(steps.o), eta, self.res_q)
+        found = LatentStep(z, q, p, torch.cat([steps.psi, steps.h], -1))
+        return found, (((steps.last_h, steps.last_c),), steps.psi[-1])
+
+    def _embeds_plainly(self) -> bool:
+        """Whether ψ is an activation of a linear map of z, and nothing hooks into it."""
+        embed, activation = self.embed_z, self._laws.activation
+        known = len(embed) == 2 and isinstance(embed[0], nn.Linear)
+        same = known and type(embed[1]) is type(activation)
+        return same and all(map(is_plain, embed.modules()))
+
+    def _drawn_by_outputs(self, o: Tensor, eta: Tensor) -> Tensor:
+        return drawn(laws_of(o), eta, self.res_q)[0]
+
     @property
     def _laws(self) -> JointNetworks:
         return JointNetworks([self.prior, self.posterior], self.hidden_size)
@@ -84,10 +124,6 @@ class VRNN(LatentModel):
     ) -> tuple[LatentStep, State]:
         (u, known), (layers, before) = inputs, state
         h, layers = advance(torch.cat([u, before], -1), layers)
-        p, *posterior = laws(known, h)
-        q = posterior[0] if posterior else p
-        if self.res_q and posterior:
-            q = q._replace(mean=p.mean + q.mean)
-        z = q.at(eta)
+        z, q, p = drawn(laws(known, h), eta, self.res_q)
         after = self.embed_z(z)
         return LatentStep(z, q, p, torch.cat([after, h], -1)), (layers, after)
