@@ -6,7 +6,7 @@ from pathlib import Path
 
 from noisin.cli.arguments import Switch, require_text
 from noisin.cli.consoles import tell
-from noisin.experiments.sweep.address import require_no_secret
+from noisin.experiments.sweep.address import require_place_without_secret
 
 
 def collect(source: str, /, *more: str, out: Path, without_checkpoints: Switch = False) -> int:
@@ -29,9 +29,7 @@ def collect(source: str, /, *more: str, out: Path, without_checkpoints: Switch =
     sources = (source, *more)
     for given in (*sources, out):
         require_text("collect", given)
-        require_no_secret(
-            "collect", str(given), "Use the environment variables or files of the service."
-        )
+        require_place_without_secret("collect", str(given))
     from noisin.experiments.gathering import gather
 
     done = gather(sources, out, checkpoints=not without_checkpoints)

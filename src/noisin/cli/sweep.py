@@ -19,7 +19,11 @@ from noisin.cli.plan import show_sweep
 from noisin.cli.settings import nested, with_settings
 from noisin.errors import InvalidValue, Unsupported
 from noisin.experiments import sweep as sweeps
-from noisin.experiments.sweep.address import VARIABLE, require_no_secret
+from noisin.experiments.sweep.address import (
+    VARIABLE,
+    require_no_secret,
+    require_place_without_secret,
+)
 from noisin.experiments.sweep.standing import PointRow, Standing, point_rows
 from noisin.tasks.unit import common
 
@@ -78,7 +82,7 @@ def sweep(
         storage,
         f"Set {VARIABLE} to the whole address, or use PGPASSWORD or ~/.pgpass.",
     )
-    require_no_secret("--out", out, "Use the environment variables or files of the service.")
+    require_place_without_secret("--out", out)
     if not 1 <= jobs <= 1024:
         raise InvalidValue(f"--jobs must be between 1 and 1024, got {jobs}.")
     if find_spec("optuna") is None:

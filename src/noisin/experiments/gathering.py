@@ -21,7 +21,7 @@ from noisin.errors import InvalidValue, Unavailable
 from noisin.experiments.collection import Collection, collect
 from noisin.experiments.fingerprint import fingerprint
 from noisin.experiments.records import Run
-from noisin.experiments.sweep.address import hidden
+from noisin.experiments.sweep.address import hidden, without_secrets
 from noisin.training.record import RunRecord
 
 _LEFT_BEHIND = (".lock", ".new-*", ".old-*")
@@ -51,8 +51,8 @@ def gather(
         note: called with the progress.
 
     Raises:
-        InvalidValue: ``out`` is a file, a record is damaged, or two of the same settings differ.
-            Nothing was copied.
+        InvalidValue: ``out`` is a file, a record is damaged, two of the same settings differ, or
+            two of different settings have the same path. Nothing was copied.
     """
     out = Path(out)
     if out.exists() and not out.is_dir():
@@ -72,10 +72,12 @@ def gather(
                 )
             if before[0] == run.folder:
                 new[digest] = root, run
-        _refuse_taken({out / _path(root, run): run for root, run in new.values()})
-        for root, run in new.values():
-            note(f"{_path(root, run)}")
-            _copy(run.folder, out / _path(root, run), checkpoints)
+        targets = [(out / _path(root, run), run) for root, run in new.values()]
+        _refuse_equal_paths(targets)
+        _refuse_taken(targets)
+        for target, run in targets:
+            note(f"{target.relative_to(out)}")
+            _copy(run.folder, target, checkpoints)
         return Gathered(len(new), len(complete) - len(new), len(found) - len(complete))
 
 
@@ -101,8 +103,21 @@ def _path(root: Path, run: Run) -> Path:
     return Path(run.folder.resolve().name) if path == Path() else path
 
 
-def _refuse_taken(targets: dict[Path, Run]) -> None:
-    for target, run in targets.items():
+def _refuse_equal_paths(targets: Sequence[tuple[Path, Run]]) -> None:
+    """Refuse two records that have the same path below their sources."""
+    first: dict[Path, Run] = {}
+    for target, run in targets:
+        other = first.setdefault(target, run)
+        if other is not run:
+            raise InvalidValue(
+                f"collect: {other.folder} and {run.folder} are records of different settings, and "
+                f"both would be copied to {target}. Nothing was copied: rename one of them, or "
+                f"copy them to two folders."
+            )
+
+
+def _refuse_taken(targets: Sequence[tuple[Path, Run]]) -> None:
+    for target, run in targets:
         if target.exists():
             raise InvalidValue(
                 f"collect: {target} exists and is not the record {run.folder}. Nothing was "
@@ -148,8 +163,7 @@ def _downloaded(url: str, folder: Path) -> Path:
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(files.cat_file(name))
     except Exception as error:  # each file system has its own
-        raise Unavailable(
-            f"collect: {hidden(url)} cannot be read: {str(error) or type(error).__name__}."
-        ) from error
+        said = without_secrets(error, url) or type(error).__name__
+        raise Unavailable(f"collect: {hidden(url)} cannot be read: {said}.") from error
     folder.mkdir(exist_ok=True)
     return folder

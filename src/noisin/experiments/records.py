@@ -117,15 +117,22 @@ class Run:
         """What ``noisin evaluate`` measured, the oldest first: see ``training.evaluations``."""
         return evaluations.read(self.folder)
 
-    def evaluated(self, split: str = "test") -> dict[str, float | None]:
-        """The newest score of the best weights by what was used: ``static``, ``cache``, ..."""
+    def evaluations_of_best(self, split: str) -> list[dict[str, Any]]:
+        """Those of a split by the best weights, the oldest first."""
         best = self.best
-        return {
-            evaluations.kind_of(line): scores.in_unit(line, self.unit)
+        return [
+            line
             for line in self.evaluations
             if best is not None
             and (line["split"], line["checkpoint"]) == (split, "best")
             and (line["weights"], line["epoch"]) == (best["weights"], best["epoch"])
+        ]
+
+    def evaluated(self, split: str = "test") -> dict[str, float | None]:
+        """The newest score of the best weights by what was used: ``static``, ``cache``, ..."""
+        return {
+            evaluations.kind_of(line): scores.in_unit(line, self.unit)
+            for line in self.evaluations_of_best(split)
         }
 
     @property

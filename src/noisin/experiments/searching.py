@@ -1,8 +1,9 @@
 """Find the folders of runs below a folder, without walking a whole disk.
 
 Links to folders are followed, each folder counts once, and the virtual file systems ``/proc``,
-``/sys`` and ``/dev`` are left out. A search that visits too many folders without a run ends with a
-message, so that a mistyped path does not cost minutes.
+``/sys`` and ``/dev`` are left out. So are folders whose names begin with a dot: noisin writes a
+folder under such a name and renames it when it is complete. A search that visits too many folders
+without a run ends with a message, so that a mistyped path does not cost minutes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class FolderSearch:
                 inside.pop("checkpoints", None)
             elif "metrics.jsonl" in inside:
                 yield folder, f"{folder} has metrics.jsonl but no config.json. Restore it."
-            left += [folder / name for name in sorted(inside, reverse=True) if inside[name]]
+            names = (name for name in sorted(inside, reverse=True) if name[0] != ".")
+            left += [folder / name for name in names if inside[name]]
 
     def _count(self, root: Path, folder: Path, inside: dict[str, bool]) -> None:
         self._names += len(inside)

@@ -126,6 +126,25 @@ def test_what_failed_is_taken_by_another_command_only(engine: sqlalchemy.Engine)
     assert a.take(1, "tuesday") is not None
 
 
+def test_what_fails_is_tried_once_by_each_command(engine: sqlalchemy.Engine) -> None:
+    """Also if several run at once: not in turns for ever."""
+    a = leases(engine, "a")
+    a.add({0: None})
+    taken = []
+    for session in ("monday", "tuesday") * 3:
+        if (lease := a.take(1, session)) is not None:
+            lease.end("failed", session=session)
+            taken.append((session, lease.fence))
+    assert taken == [("monday", 1), ("tuesday", 2)]
+    (row,) = a.rows()
+    assert [row.failed_in(day) for day in ("monday", "tuesday", "friday")] == [True, True, False]
+    for day in range(30):
+        again = a.take(1, f"{day}")
+        assert again is not None
+        again.end("failed", session=f"{day}")
+    assert len(a.rows()[0].session) <= 256
+
+
 def test_many_threads_take_each_task_once(engine: sqlalchemy.Engine) -> None:
     a = leases(engine, "a")
     a.add(dict.fromkeys(range(12)))

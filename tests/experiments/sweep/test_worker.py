@@ -21,7 +21,8 @@ from noisin.experiments.sweep import Sweep, worker
 from noisin.experiments.sweep.engine import available_threads
 from noisin.experiments.sweep.ledger import here
 from noisin.experiments.sweep.lock import SweepLock
-from noisin.experiments.sweep.outcome import find, note
+from noisin.experiments.sweep.outcome import Outcome, find, note
+from noisin.experiments.sweep.standing import Standing
 from noisin.experiments.sweep.worker import Worker
 from noisin.training import Interrupted, RunRecord, Trainer
 from noisin.training.runtime.environment import cores
@@ -108,6 +109,26 @@ def test_what_fails_is_tried_again_by_the_next_command(
     assert toy.work(two, tmp_path, "two").trained == ["lr-1-seed-1111"]
     assert toy.states(two, tmp_path, "two") == ["complete"] * 2
     assert not list(tmp_path.rglob("failed.json"))
+
+
+def test_what_failed_in_two_commands_at_once_has_ended_for_both(text: Path, tmp_path: Path) -> None:
+    """The note in the folder is that of the second, and the first does not wait for another try."""
+    sweep = toy.grid(text, 1.0)
+    (run,) = sweep.tasks[0].runs
+    folder = tmp_path / "toy" / f"{run.name}-{run.digest[:12]}"
+    folder.mkdir(parents=True)
+    commands = [toy.ledger(sweep, tmp_path, session) for session in ("one", "two")]
+    commands[0].recover()
+    for command in commands:
+        lease = command.take()
+        assert lease is not None
+        note(folder, "failed", run.config, "the disk is full", command.session)
+        failed = Standing(sweep.tasks[0], (Outcome("failed", message="the disk is full"),))
+        command.end(lease, command.trial(lease), failed)
+    for command in commands:
+        assert [end.state for end in command.survey()[0].outcomes] == ["failed"]
+        assert (command.take(), command.is_over()) == (None, True)
+    assert not toy.ledger(sweep, tmp_path, "three").is_over()
 
 
 def test_a_signal_saves_and_the_next_worker_goes_on(two: Sweep, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy.pool import QueuePool
 
 from noisin._util.regular import open_regular
 from noisin.errors import InvalidValue, Unavailable
-from noisin.experiments.sweep.address import hidden
+from noisin.experiments.sweep.address import hidden, without_secrets
 
 T = TypeVar("T")
 KINDS = ("sqlite", "postgresql")
@@ -82,6 +82,7 @@ def asking(storage: str) -> Iterator[None]:
     except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
         cause = error.__cause__ or error  # Optuna's own message is about commits
         what = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+        what = without_secrets(what, storage)  # what cannot be parsed is quoted, or read otherwise
         raise Unavailable(
             f"sweep: the database {hidden(storage)} cannot be used: {what}. If it is damaged, move "
             f"it away: the runs themselves are in their folders. Otherwise see --storage."
@@ -151,16 +152,27 @@ def _is_restarting(error: Exception) -> bool:
 
 
 def _patient_connect(patience: float) -> Callable[..., Any]:
-    """What SQLAlchemy calls to connect: tries again for ``patience`` seconds."""
+    """What SQLAlchemy calls to connect: tries again until the server was away for ``patience``.
+
+    The time counts from the first failure to the next success, of all threads and queries: a query
+    that is made several times does not wait several times.
+    """
+    away_since: float | None = None
 
     def connect(dialect: Dialect, _: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
-        last, pause = time.monotonic() + patience, 0.2
+        nonlocal away_since
+        pause = 0.2
         while True:
             try:
-                return dialect.connect(*arguments, **options)
+                connection = dialect.connect(*arguments, **options)
             except dialect.loaded_dbapi.OperationalError:
-                if time.monotonic() + pause > last:
+                now = time.monotonic()
+                away_since = since = now if away_since is None else away_since
+                if now + pause > since + patience:
                     raise
+            else:
+                away_since = None
+                return connection
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, 5.0)
 

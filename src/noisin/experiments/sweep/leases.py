@@ -20,6 +20,7 @@ from typing import Any, Literal
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
 
+from noisin._util.files import sha256
 from noisin.experiments.sweep.database import (
     ATTEMPTS,
     LeaseLost,
@@ -31,6 +32,7 @@ LEASE = 60.0  # seconds without a sign of life after which others take a task ov
 RENEWALS = 4  # in that time
 PATIENCE = 600.0  # seconds that a worker waits for a database that cannot be reached
 STUDY = -1  # the task number of the row about the study itself
+MARK, KEPT = 12, 19  # digits that identify a session, and how many sessions a task remembers
 
 State = Literal["open", "complete", "diverged", "pruned", "failed", "refused"]
 
@@ -51,7 +53,7 @@ _TABLE = sql.Table(
     sql.Column("holder", sql.String(256), nullable=False, default=""),
     sql.Column("place", sql.String(256), nullable=False, default=""),  # of the holder's folder
     sql.Column("trial", sql.Integer),  # the newest trial of the task
-    sql.Column("session", sql.String(256), nullable=False, default=""),  # in which it failed
+    sql.Column("session", sql.String(256), nullable=False, default=""),  # marks: where it failed
     sql.Column("ended", sql.Double, nullable=False, default=0.0),
     sql.Column("result", sql.Text, nullable=False, default=""),  # JSON
     sql.Index("noisin_leases_open", "study", "state", "fence", "task"),
@@ -69,10 +71,14 @@ class LeaseRow:
     holder: str
     place: str
     trial: int | None
-    session: str
+    session: str  # the marks of all in which it failed
     ended: float
     result: Mapping[str, Any]
     alive: bool
+
+    def failed_in(self, session: str) -> bool:
+        """Whether the task has failed in this session."""
+        return _mark(session) in self.session.split()
 
 
 class Leases:
@@ -130,7 +136,7 @@ class Leases:
         return int(self._retried(lambda connection: connection.execute(query).scalar_one()))
 
     def is_over(self, count: int, session: str) -> bool:
-        """Whether the first ``count`` tasks have ended. What failed counts for its own session."""
+        """Whether the first ``count`` tasks have ended. What failed counts where it failed."""
         query = sql.select(_c.task).where(*self._left(count, session)).limit(1)
         return self._retried(lambda connection: connection.execute(query).first()) is None
 
@@ -146,7 +152,7 @@ class Leases:
         return self.agree(choose)
 
     def _left(self, count: int, session: str) -> Sequence[sql.ColumnElement[bool]]:
-        again = sql.and_(_c.state == "failed", _c.session != session)
+        again = sql.and_(_c.state == "failed", _c.session.not_like(f"%{_mark(session)}%"))
         of_sweep = (_c.study == self.study, _c.task > STUDY, _c.task < count)
         return *of_sweep, sql.or_(_c.state == "open", again)
 
@@ -179,7 +185,7 @@ class Leases:
                 place=self.place,
                 state="open",
             )
-            .returning(_c.task, _c.fence, _c.trial)
+            .returning(_c.task, _c.fence, _c.trial, _c.session)
         )
         found = self._retried(lambda connection: connection.execute(statement).one_or_none())
         return None if found is None else Lease(self, *found)
@@ -203,7 +209,11 @@ class Leases:
         return self.update(task, fence, expires=self._now + seconds)
 
     def end(self, task: int, fence: int, state: State, result: Any, session: str) -> bool:
-        """End a task, if its fence is still this one."""
+        """End a task, if its fence is still this one.
+
+        Args:
+            session: the marks of the sessions in which it has failed.
+        """
         values = {"state": state, "result": json.dumps(result), "session": session}
         return self.update(task, fence, **values, ended=self._now, expires=0.0)
 
@@ -231,12 +241,17 @@ class Lease:
     Attributes:
         task, fence: the task, and how often it was taken, with this time.
         before: the newest trial of the task before.
+        failed: the marks of the sessions in which the task has failed before.
     """
 
-    def __init__(self, leases: Leases, task: int, fence: int, before: int | None) -> None:
+    def __init__(
+        self, leases: Leases, task: int, fence: int, before: int | None, failed: str = ""
+    ) -> None:
         self.leases, self.task, self.fence, self.before = leases, task, fence, before
+        self.failed = failed
         self._renewed = time.monotonic()
         self._is_lost = False
+        self._renewing = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
@@ -249,7 +264,11 @@ class Lease:
         self._thread.join()
 
     def check(self) -> None:
-        """Raise :class:`LeaseLost` if another worker has taken the task over."""
+        """Raise :class:`LeaseLost` if another worker has taken the task over.
+
+        While the thread waits for a database that cannot be reached, it is not known, and training
+        continues: only the newest fence can end the task.
+        """
         if time.monotonic() - self._renewed > self.leases.lease:  # this process was stopped
             self._renew()
         if self._is_lost:
@@ -261,8 +280,14 @@ class Lease:
             raise LeaseLost
 
     def end(self, state: State, result: Any = None, session: str = "") -> None:
-        """End the task, or raise :class:`LeaseLost`."""
-        if not self.leases.end(self.task, self.fence, state, result, session):
+        """End the task, or raise :class:`LeaseLost`.
+
+        Each session tries once what has failed in others, so all of them are remembered.
+        """
+        marks = [mark for mark in self.failed.split() if mark != _mark(session)]
+        if state == "failed":
+            marks.append(_mark(session))
+        if not self.leases.end(self.task, self.fence, state, result, " ".join(marks[-KEPT:])):
             raise LeaseLost
 
     def release(self, after: float = 0.0) -> None:
@@ -270,17 +295,28 @@ class Lease:
         self.leases.renew(self.task, self.fence, after)
 
     def _renew(self) -> None:
-        began = time.monotonic()
-        if self.leases.renew(self.task, self.fence, self.leases.lease):
-            self._renewed = began
-        else:
-            self._is_lost = True
+        """Renew the lease, unless another thread is doing so."""
+        if not self._renewing.acquire(blocking=False):
+            return
+        try:
+            began = time.monotonic()
+            if self.leases.renew(self.task, self.fence, self.leases.lease):
+                self._renewed = began
+            else:
+                self._is_lost = True
+        finally:
+            self._renewing.release()
 
     def _keep(self) -> None:
         while not self._is_lost and not self._stop.wait(self.leases.lease / RENEWALS):
             with suppress(sql.exc.SQLAlchemyError):  # still ours, unless taken by others: `check`
                 self._renew()
             disconnect(self.leases.engine)
+
+
+def _mark(session: str) -> str:
+    """A short name of a session, of which a column has room for many."""
+    return sha256(session.encode())[:MARK]
 
 
 def _row(found: Mapping[str, Any]) -> LeaseRow:

@@ -258,11 +258,15 @@ class Ledger:
         return standing
 
     def _elsewhere(self, number: int, task: SweepTask) -> Standing | None:
-        """How a task has ended in a folder that is not visible here."""
+        """How a task has ended in a folder that is not visible here, or failed for this session.
+
+        Another session may have tried again what failed here, and noted its own failure.
+        """
         row = self._ended.get(number)
-        if row is None or row.place == self.leases.place or not row.result:
+        if row is None or not row.result:
             return None
-        if row.state == "failed" and row.session != self.session:
+        failed, is_here = row.state == "failed", row.place == self.leases.place
+        if (failed and not row.failed_in(self.session)) or (is_here and not failed):
             return None
         return Standing(task, tuple(map(Outcome.from_json, row.result["outcomes"])))
 

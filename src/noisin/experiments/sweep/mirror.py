@@ -8,7 +8,8 @@ A worker trains in a folder of its own machine. After each checkpoint it copies 
 where the fence is that of its lease: no two workers ever write to the same place, and a worker that
 was thought dead cannot change what its successor reads. A worker that takes the run over continues
 from the newest manifest, bit for bit. Once a run has ended in the database, its files are copied to
-``URL/SWEEP/RUN``, where they are a record like any other.
+``URL/SWEEP/RUN``, where they are a record like any other. A record that is complete there is final:
+it is never written again, and the run has no working copy any more.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from noisin._util.files import sha256, write_synced, writing
 from noisin._util.lock import NAME as LOCK
 from noisin._util.regular import read_regular
 from noisin.errors import NoisinError, Unavailable, Unsupported
-from noisin.experiments.sweep.address import hidden
+from noisin.experiments.sweep.address import hidden, without_secrets
 from noisin.experiments.sweep.outcome import ENDS
 
 MANIFEST, WORKING = "manifest.json", ".working"
-LAST = ("summary.json", *(f"{end}.json" for end in ENDS))  # the files that end a record
+SUMMARY = "summary.json"  # the file that completes a record
+LAST = (SUMMARY, *(f"{end}.json" for end in ENDS))  # the files that end a record
 
 
 def is_url(out: str) -> bool:
@@ -69,7 +71,7 @@ class Mirror:
         """Copy what is new in the folder of a run."""
         now = _hashes(folder)
         before = self._copied.get(folder.name, {})
-        if now == before:
+        if now == before or self._is_complete(folder.name):
             return
         place = self._working(folder.name) / f"{fence:06d}"
         with self._reaching():
@@ -84,29 +86,45 @@ class Mirror:
                     self.files.rm(str(place.with_name(f"{older:06d}")), recursive=True)
         self._copied[folder.name] = now
 
-    def restore(self, folder: Path) -> None:
-        """Replace a folder by the newest copy of its run, if there is one and it differs."""
+    def restore(self, folder: Path, last: str | None = None) -> bool:
+        """Replace a folder by the newest copy of its run, if it differs; whether there is one.
+
+        Args:
+            folder: the folder of the run.
+            last: consider only copies that contain this file.
+        """
         self._copied.pop(folder.name, None)
-        for fence in sorted(self._fences(folder.name), reverse=True):
-            place = self._working(folder.name) / f"{fence:06d}"
+        for place, names in self._copies(folder.name):
+            if last is None or last in names:
+                if names != _hashes(folder):
+                    self._fetch(folder, {name: place / names[name] for name in names})
+                return True
+        return False
+
+    def _copies(self, name: str) -> Iterator[tuple[PurePosixPath, dict[str, str]]]:
+        """The copies of a run, the newest first: the place, and the hash of each file."""
+        for fence in sorted(self._fences(name), reverse=True):
+            place = self._working(name) / f"{fence:06d}"
             manifest = self._get(place / MANIFEST)
-            if manifest is None:  # its worker died before the first checkpoint was copied
-                continue
-            names: dict[str, str] = json.loads(manifest)["files"]
-            if names != _hashes(folder):
-                self._fetch(folder, {name: place / digest for name, digest in names.items()})
-            return
+            if manifest is not None:  # else its worker died before it had copied a checkpoint
+                yield place, json.loads(manifest)["files"]
+
+    def discard(self, name: str) -> None:
+        """Remove the working copies of a run."""
+        with self._reaching():
+            if self._fences(name):
+                self.files.rm(str(self._working(name)), recursive=True)
 
     # Records
 
     def publish(self, folder: Path) -> None:
-        """Copy the record of a run that has ended, and remove the working copy."""
+        """Copy the record of a run that has ended, and remove the working copies."""
         names = sorted(_hashes(folder), key=lambda name: (name in LAST, name))
-        with self._reaching():
-            for name in names:
-                self._put(self.root / folder.name / name, read_regular(folder / name))
-            if self._fences(folder.name):
-                self.files.rm(str(self._working(folder.name)), recursive=True)
+        if not self._is_complete(folder.name):
+            with self._reaching():
+                for name in names:
+                    self._put(self.root / folder.name / name, read_regular(folder / name))
+        self.discard(folder.name)
 
     def published(self) -> dict[str, list[str]]:
         """The names of the files of all records, by the name of the run."""
@@ -144,6 +162,10 @@ class Mirror:
                 shutil.rmtree(folder)
             new.rename(folder)
 
+    def _is_complete(self, name: str) -> bool:
+        """Whether the record of this run at the URL is complete."""
+        return SUMMARY in self._entries(self.root / name)
+
     def _working(self, name: str) -> PurePosixPath:
         return self.root / WORKING / name
 
@@ -177,11 +199,13 @@ class Mirror:
             yield
         except ImportError as error:
             raise Unsupported(
-                f"sweep: {hidden(self.url)} needs another package: {error}. For s3:// it is "
-                f"pip install 'noisin[s3]'."
+                f"sweep: {hidden(self.url)} needs another package: {self._said(error)}. For s3:// "
+                f"it is pip install 'noisin[s3]'."
             ) from error
         except (ValueError, TypeError) as error:
-            raise Unsupported(f"sweep: {hidden(self.url)} cannot be used: {error}.") from error
+            raise Unsupported(
+                f"sweep: {hidden(self.url)} cannot be used: {self._said(error)}."
+            ) from error
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
@@ -191,9 +215,13 @@ class Mirror:
             raise
         except Exception as error:  # each file system has its own
             raise Unavailable(
-                f"sweep: {hidden(self.url)} cannot be used: {str(error) or type(error).__name__}. "
-                f"Everything is in the folder of this machine: run the same command again."
+                f"sweep: {hidden(self.url)} cannot be used: {self._said(error)}. Everything is in "
+                f"the folder of this machine: run the same command again."
             ) from error
+
+    def _said(self, error: Exception) -> str:
+        """The message of an error, without the secrets of the URL."""
+        return without_secrets(error, self.url) or type(error).__name__
 
 
 def _hashes(folder: Path) -> dict[str, str]:

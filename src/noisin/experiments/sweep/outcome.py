@@ -34,6 +34,7 @@ from noisin.training.record import RunRecord
 
 ENDS: tuple[End, ...] = get_args(End)
 DIGITS = 12  # of the hash, in the name of a folder
+_RUNS = "[!.]*/[!.]*-"  # in any sweep; a name with a dot is that of a folder being written
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,12 @@ def forget(folder: Path) -> None:
 
 def find(out: Path, digest: str) -> Path | None:
     """The folder of the run with this hash, in any sweep of ``out``."""
-    return min(out.glob(f"*/*-{digest[:DIGITS]}"), default=None)
+    return min(out.glob(f"{_RUNS}{digest[:DIGITS]}"), default=None)
 
 
 def all_folders(out: Path) -> dict[str, Path]:
     """The folders of all runs in ``out``, by the digits of the hash in their names."""
-    found = sorted(out.glob(f"*/*-{'[0-9a-f]' * DIGITS}"), reverse=True)
+    found = sorted(out.glob(_RUNS + "[0-9a-f]" * DIGITS), reverse=True)
     return {folder.name[-DIGITS:]: folder for folder in found}
 
 

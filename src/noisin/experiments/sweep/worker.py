@@ -209,7 +209,10 @@ class Worker:
             ended("diverged", error)
         except optuna.TrialPruned as error:
             ended("pruned", error)
-        except (Busy, LeaseLost):
+        except (Busy, LeaseLost):  # the run is that of another worker: nothing is copied
+            raise
+        except Interrupted:
+            self._copy(folder, lease)
             raise
         except Exception as error:  # whatever it is, the other runs can be made
             if is_broken_connection(error):
@@ -217,14 +220,18 @@ class Worker:
             if not isinstance(error, NoisinError):
                 traceback.print_exc()
             ended("failed", str(error) or type(error).__name__)
-        finally:
-            self._copy(folder, lease)
+        self._copy(folder, lease)
 
     def _copy(self, folder: Path, lease: Lease) -> None:
-        """Copy a new checkpoint to the URL, if there is one."""
+        """Copy a new checkpoint to the URL, if there is one.
+
+        Raises:
+            LeaseLost: another worker has taken the task over; nothing was copied.
+        """
         newest = max(RunRecord(folder).checkpoints.glob("[0-9]*"), default=None)
         ended = any((folder / name).exists() for name in LAST)
         if self.mirror is not None and (ended or newest != self._newest):
+            lease.check()  # the checkpoint may have taken longer than the lease
             self.mirror.save(folder, lease.fence)
             self._newest = newest
 

@@ -18,6 +18,7 @@ Show = Callable[[list[Standing], list[Answer]], None]
 
 POLL = 0.2  # seconds between two polls of the workers
 SURVEY = 1.0  # and at the folders
+GRACE = 60.0  # seconds to save the runs after an error, such as a database that went away
 # The sweep gives up after so many deaths in a row in which no worker has completed an epoch. A
 # signal may come from outside and counts once; an error of the worker itself counts ten times.
 DEATHS, OWN_FAULT = 50, 10
@@ -52,30 +53,45 @@ class WorkerPool:
         self.deaths = 0
         self.standings: list[Standing] = []
         self._surveyed = -SURVEY
+        self._is_stopping = False
 
     def work(self, flag: Flag) -> None:
         """Return when the sweep is done, or when a signal has stopped every worker."""
-        signalled = False
         try:
             for _ in range(self.size):
                 self._start()
             while self.workers:
                 self._listen()
-                if flag.signum is not None and not signalled:
-                    signalled = True
+                if flag.signum is not None and not self._is_stopping:
                     self.say("stopping: saving the active runs.")
-                    for worker in self.workers:
-                        worker.stop()
-                self._replace_dead_workers(signalled)
+                    self._stop()
+                self._replace_dead_workers()
                 if time.monotonic() - self._surveyed > SURVEY:
                     self.standings, self._surveyed = self.ledger.survey(), time.monotonic()
                 self.show(self.standings, [w.status for w in self.workers if w.status])
             self.standings = self.ledger.survey()
             self.show(self.standings, [])
+        except Exception:
+            self._stop()
+            self._await_end()
+            raise
         finally:
             for worker in self.workers:
                 worker.kill()
                 worker.close()
+
+    def _stop(self) -> None:
+        """Tell the workers to save and stop, once: a second signal would end them at once."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            for worker in self.workers:
+                worker.stop()
+
+    def _await_end(self) -> None:
+        """Wait until all workers have ended, at most for :data:`GRACE` seconds."""
+        last = time.monotonic() + GRACE
+        while any(worker.poll() is None for worker in self.workers) and time.monotonic() < last:
+            time.sleep(POLL)
 
     def _start(self) -> None:
         self.workers.append(self.engine.start(self.job, self.log, self._receive))
@@ -107,14 +123,14 @@ class WorkerPool:
             else:
                 worker.status = message
 
-    def _replace_dead_workers(self, signalled: bool) -> None:
+    def _replace_dead_workers(self) -> None:
         for worker in list(self.workers):
             code = worker.poll()
             if code is None:
                 continue
             self.workers.remove(worker)
             worker.close()
-            if code == 0 or signalled:
+            if code == 0 or self._is_stopping:
                 continue
             self._take_back_work(worker, code)
             self.standings = self.ledger.survey()
