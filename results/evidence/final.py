@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from noisin.experiments.collection import collect
 from noisin.experiments.evidence import points
 from noisin.experiments.evidence.arms import arms_of
 from noisin.experiments.evidence.questions import QUESTIONS
+from noisin.experiments.evidence.tuned import BY_SWEEPS
+from noisin.experiments.records import Run
 
 HERE = Path(__file__).parent
 
@@ -28,13 +31,33 @@ def tuned_in(out: Path) -> dict[str, dict[str, Any]]:
     for arm in sorted({path.parents[1] for path in out.glob("*/tune-*/tuned.toml")}):
         # Of two searches of an arm, the one with the lower score on valid.
         tuned[arm.name] = read(min(arm.glob("tune-*/tuned.toml"), key=score))
-    for sweep in ("none", "gates"):  # learning rates alone
-        runs = arms_of(collect(out), sweep).values()
-        if len(runs) == len(points.LRS) and all(arm.runs for arm in runs):
-            best = min(runs, key=lambda arm: arm.valid)
-            (run,) = best.runs.values()
+    runs = collect(out)
+    for sweep in BY_SWEEPS:
+        try:
+            run = best_rate(runs, sweep)
+        except InvalidValue as error:
+            print(error)  # the questions without this arm do not depend on it
+            continue
+        if run is not None:
             tuned[sweep] = run.config.model_dump(mode="json", exclude_defaults=True)
     return tuned
+
+
+def best_rate(runs: Iterable[Run], sweep: str) -> Run | None:
+    """The best run of a sweep over learning rates, or None until all have ended.
+
+    A learning rate that diverged was tried, and is never the best.
+    """
+    tried = arms_of(runs, sweep).values()
+    if len(tried) < len(points.LRS) or not all(arm.runs or arm.diverged for arm in tried):
+        return None
+    found = [run for arm in sorted(tried, key=lambda arm: arm.valid) for run in arm.runs.values()]
+    if not found:
+        raise InvalidValue(
+            f"evidence: all learning rates of the sweep {sweep} diverged, so none can be chosen. "
+            f"Add lower ones to results/evidence/{sweep}.toml and run the sweep again."
+        )
+    return found[0]
 
 
 def score(tuned: Path) -> float:

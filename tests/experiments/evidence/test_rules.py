@@ -3,60 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from noisin.errors import InvalidValue
 from noisin.experiments.collection import Collection, collect
 from noisin.experiments.evidence import points, verdicts
-from noisin.experiments.evidence.extras import extras
 from noisin.experiments.evidence.questions import QUESTIONS, Question
 from noisin.experiments.evidence.shapes import moments
 from noisin.experiments.report.page import render
 from noisin.experiments.sweep.reading import read
-from noisin.training import evaluations
 from noisin.training.config import NoiseConfig
+from tests.experiments.evidence.written import TUNED, Shift, shifts, write
 from tests.experiments.records import write_run
 
 A, B, C, D, E = QUESTIONS
-ARMS = sorted({arm for question in QUESTIONS for arm in question.arms})
-TUNED: dict[str, dict[str, Any]] = {
-    arm: {"train": {"lr": 10.0 + i}, "noise": {"std": 0.5}} for i, arm in enumerate(ARMS)
-}
-TUNED["strong"]["noise"] |= {"feedback": False, "noisy_layers": "last"}
-Shift = Callable[[str], float]
-
-
-def settings_of(question: Question) -> dict[str, Any]:
-    """The settings of the arms that are runs of noise of a law or of a size."""
-    made = points._made(TUNED)
-    return {arm: made.get(arm, {}) for arm in (*question.borrowed, *question.arms)}
-
-
-def write(
-    folder: Path, question: Question, shift: Shift, spread: float = 0.002, **lacks: int
-) -> Any:
-    """Runs of all arms: log-perplexity 4, the shift of the arm, and a spread over seeds."""
-    rng, settings = np.random.default_rng(7), settings_of(question)
-    places = dict.fromkeys(question.borrowed, A.sweep)
-    places |= dict.fromkeys(question.arms, question.sweep)
-    for arm, sweep in places.items():
-        seeds = question.seeds[: len(question.seeds) - lacks.get(arm, 0)]
-        own = rng.normal(0, spread, len(seeds))
-        for seed, error in zip(seeds, own - own.mean(), strict=True):
-            place = folder / sweep / f"{arm}-seed-{seed}-0123abcd"
-            common = 0.05 * math.sin(seed)  # of initial weights and order
-            valid = math.exp(4 + shift(arm) + common + error)
-            write_run(place, [valid + 5, valid], seed=seed, **settings[arm])
-    return collect(folder)
-
-
-def shifts(known: Mapping[str, float]) -> Shift:
-    return lambda arm: known.get(arm, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -176,24 +138,6 @@ def test_a_run_that_is_missing_leaves_it_open(tmp_path: Path, question: Question
     assert answer.comparisons == ()
 
 
-def test_what_diverged_is_said_and_the_others_count(tmp_path: Path) -> None:
-    write(tmp_path, C, shifts({"mean-0.8": 0.03, "mean-1.25": 0.04}))
-    lost = next((tmp_path / C.sweep).glob(f"mean-0.8-seed-{C.seeds[2]}-*"))
-    (lost / "summary.json").unlink()
-    (run,) = [run for run in collect(tmp_path) if run.folder == lost]
-    (lost / "diverged.json").write_text(
-        f'{{"config": "{run.config.hash()}", "message": "the loss is nan", "session": ""}}'
-    )
-    runs = collect(tmp_path)
-    answer = C.answer(runs)
-    assert answer.decision == "holds"
-    assert answer.arms["mean-0.8"].diverged == (C.seeds[2],)
-    (sheet,) = verdicts.details(runs)
-    (row,) = [row for row in sheet.rows if row[0] == "mean-0.8"]
-    assert row[1] == "7"
-    assert row[-1] == "1 diverged"
-
-
 def test_the_tables(tmp_path: Path) -> None:
     runs = write(tmp_path, A, shifts({"weak": -0.05}))
     rows = {row[0]: row for row in verdicts.summary(runs).rows}
@@ -209,6 +153,25 @@ def test_the_tables(tmp_path: Path) -> None:
     assert none[6] == "worse"
 
 
+@pytest.mark.parametrize(
+    ("tuned", "letter"),
+    [
+        ("dropout/tune-base-1a2b3c4d/tuned-00112233", "A"),
+        ("weak/tune-base-1a2b3c4d/tuned-00112233", "A"),  # C has it too
+        ("none/lr-10-seed-1110-0123abcd", "A"),
+        ("gates/lr-10-seed-1110-0123abcd", "C"),
+        ("mean-0.8/tune-base-1a2b3c4d/tuned-00112233", "C"),
+        ("penalty/tune-base-1a2b3c4d/tuned-00112233", "D"),
+        ("tuning/tune-base-1a2b3c4d/tuned-00112233", ""),
+        ("dropout/lr-10-seed-1110-0123abcd", ""),
+    ],
+)
+def test_tuning_costs_one_question(tmp_path: Path, tuned: str, letter: str) -> None:
+    write_run(tmp_path / "runs" / "evidence" / tuned, [90.0] * 36)  # of 360 seconds
+    rows = verdicts.summary(collect(tmp_path)).rows
+    assert {row[0]: row[5] for row in rows if row[5] != "0.0"} == dict.fromkeys(letter, "0.1")
+
+
 def test_the_report_shows_them(tmp_path: Path) -> None:
     runs = write(tmp_path, C, shifts({"mean-0.8": 0.03}))
     page = render(runs, tmp_path)
@@ -216,43 +179,6 @@ def test_the_report_shows_them(tmp_path: Path) -> None:
     assert "<td>holds in part</td>" in page
     assert "C. Does unbiasedness matter?" in page
     assert "The paper’s claims" not in render(Collection(), tmp_path)
-
-
-def test_what_else_was_measured(tmp_path: Path) -> None:
-    runs = write(tmp_path, A, shifts({"weak": -0.05, "zoneout": -0.02}))
-    assert extras(runs) is None
-    plain: dict[str, Any] = {
-        "split": "test",
-        "method": "exact",
-        "weights": "raw",
-        "checkpoint": "best",
-    }
-    plain |= {"epoch": 2, "count": 10, "seconds": 1.0, "temperature": 1.0}
-    for run in runs:
-        arm, seed = run.folder.name.split("-seed-")[0], run.config.seed
-        gain = -0.1 if arm == "weak" else 0.0
-        lines = [
-            {"nats": 4 + gain, "calibration": {"error": 0.02 + gain / 10}},
-            {"nats": 4.2 + gain, "unknown": 0.05},
-            {"nats": 3.9, "temperature": 1.1 + 0.001 * (seed % 2), "tuned": {}},
-            {"nats": 1.0, "split": "valid"},
-            {"nats": 2.0, "checkpoint": "last"},
-        ]
-        if arm == "weak":
-            lines.append({"nats": 3.8, "method": "arithmetic"})
-        for line in lines:
-            evaluations.add(run.folder, plain | line)
-    sheet = extras(collect(tmp_path))
-    assert sheet is not None
-    assert sheet.heads[1:4] == ("none", "zoneout", "weak")
-    rows = {row[0]: row[1:] for row in sheet.rows}
-    assert rows["calibration error, %"][:3] == ("2.00 ± 0.00", "2.00 ± 0.00", "1.00 ± 0.00")
-    assert rows["calibration error, %"][3] == "-1.00 (-1.00 to -1.00)"
-    assert rows["best temperature on valid"][0] == "1.10 ± 0.00"
-    assert rows["test"][2] == f"{math.exp(3.9):.2f} ± 0.00"
-    assert rows["test, 5 % of the inputs unknown"][1] == f"{math.exp(4.2):.2f} ± 0.00"
-    assert "test, 20 % of the inputs unknown" not in rows
-    assert rows["test, ensemble of noise"] == ("-", "-", f"{math.exp(3.8):.2f} ± 0.00", "-", "-")
 
 
 def test_a_sweep_has_the_arms_of_its_question(tmp_path: Path) -> None:

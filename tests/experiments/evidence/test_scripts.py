@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.experiments.evidence.written import end
+from tests.experiments.records import write_run
+
 EVIDENCE = Path(__file__).parents[3] / "results" / "evidence"
 AGAIN, FINAL = (runpy.run_path(str(EVIDENCE / f"{name}.py")) for name in ("again", "final"))
 
@@ -46,6 +49,53 @@ def test_of_two_searches_the_better_is_taken(tmp_path: Path) -> None:
         (folder / "tuned.toml").write_text(f"[noise]\nstd = {std}\n")
         (folder / "tune.json").write_text(json.dumps(search(std, score=score)))
     assert FINAL["tuned_in"](tmp_path) == {"weak": {"noise": {"std": 1.0}}}
+
+
+def write_rates(out: Path, sweep: str, valid: dict[float, float | str]) -> None:
+    """Runs of a sweep over learning rates, each with a score or how it ended otherwise."""
+    for lr, score in valid.items():
+        folder = out / sweep / f"lr-{lr:g}-seed-1110-0123abcd"
+        settings: dict[str, Any] = {"seed": 1110, "train": {"lr": lr}}
+        if isinstance(score, float):
+            write_run(folder, [score], **settings)
+            continue
+        write_run(folder, [90.0], **settings)
+        end(folder, score)
+
+
+RATES: dict[float, float | str] = {10.0: 90.0, 14.0: 80.0, 20.0: 85.0, 28.0: "diverged"}
+
+
+@pytest.mark.parametrize("sweep", ["none", "gates"])
+def test_a_learning_rate_that_diverged_was_tried(tmp_path: Path, sweep: str) -> None:
+    write_rates(tmp_path, sweep, RATES)
+    found = FINAL["tuned_in"](tmp_path)
+    assert found.keys() == {sweep}
+    assert found[sweep]["train"]["lr"] == 14.0
+
+
+@pytest.mark.parametrize("lacking", [{28.0: "failed"}, {28.0: "pruned"}, {14.0: "failed"}])
+def test_a_learning_rate_that_has_not_ended_is_waited_for(
+    tmp_path: Path, lacking: dict[float, str]
+) -> None:
+    write_rates(tmp_path, "none", RATES | lacking)
+    assert FINAL["tuned_in"](tmp_path) == {}
+
+
+def test_learning_rates_that_are_missing_are_waited_for(tmp_path: Path) -> None:
+    write_rates(tmp_path, "none", {10.0: 90.0, 14.0: 80.0, 28.0: "diverged"})
+    assert FINAL["tuned_in"](tmp_path) == {}
+
+
+def test_lower_learning_rates_are_wanted_if_all_diverged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rates(tmp_path, "none", dict.fromkeys(RATES, "diverged"))
+    write_rates(tmp_path, "gates", RATES)
+    assert FINAL["tuned_in"](tmp_path).keys() == {"gates"}
+    assert "Add lower ones to results/evidence/none.toml" in capsys.readouterr().out
+    write_rates(tmp_path, "none", {5.0: 95.0})
+    assert FINAL["tuned_in"](tmp_path)["none"]["train"]["lr"] == 5.0
 
 
 @pytest.mark.parametrize(

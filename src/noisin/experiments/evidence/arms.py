@@ -44,7 +44,7 @@ def arms_of(runs: Iterable[Run], sweep: str) -> dict[str, Arm]:
         complete.setdefault(name, {})
         if run.complete:
             complete[name][run.config.seed] = run
-        elif run.diverged:
+        elif run.diverged is not None:
             diverged.setdefault(name, []).append(run.config.seed)
     return {name: Arm(name, some, tuple(diverged.get(name, ()))) for name, some in complete.items()}
 
@@ -78,7 +78,8 @@ class ArmComparison:
 def compare(arms: Mapping[str, Arm], pairs: Iterable[tuple[str, str]]) -> list[ArmComparison]:
     """Compare pairs of arms, with Holm's correction over all of them.
 
-    Arms that diverged and have fewer than two seeds in common with the other are left out.
+    Arms that diverged and have fewer than two seeds in common with the other are left out, so each
+    rule checks that the comparisons that it needs are there.
     """
     found: dict[tuple[str, str], Paired] = {}
     for one, other in pairs:

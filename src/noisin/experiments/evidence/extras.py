@@ -6,7 +6,6 @@ regularization, of the best dropout and of weak noise, and the paired difference
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,44 +15,53 @@ from noisin.experiments.formats import Sheet
 from noisin.experiments.intervals import Interval
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
+from noisin.tasks.unit import PERPLEXITY
+from noisin.training.evaluations import kind_of
+from noisin.training.scores import in_unit
 
 NOTHING = "-"
 UNKNOWN = (0.05, 0.1, 0.2)
+SAMPLES, BATCH_SIZE = 16, 10  # of an ensemble, and the default of noisin evaluate
 Evaluation = Mapping[str, Any]
 Measure = Callable[[Evaluation], float | None]
 
 
 def _calibration(line: Evaluation) -> float | None:
     measured = line.get("calibration")
-    return 100 * measured["error"] if measured and _is_plain(line) else None
+    return 100 * measured["error"] if measured and _is(line, "static") else None
 
 
 def _temperature(line: Evaluation) -> float | None:
-    return line["temperature"] if "tuned" in line and line["method"] == "exact" else None
-
-
-def _unknown(share: float) -> Measure:
-    def measure(line: Evaluation) -> float | None:
-        found = line.get("unknown") == share and line["method"] == "exact"
-        return _perplexity(line) if found else None
-
-    return measure
-
-
-def _ensemble(line: Evaluation) -> float | None:
-    return _perplexity(line) if line["method"] == "arithmetic" else None
+    found = "tuned" in line and (_is(line, "temperature") or _is(line, "static"))
+    return line["temperature"] if found else None
 
 
 def _static(line: Evaluation) -> float | None:
-    return _perplexity(line) if _is_plain(line) and not line.get("unknown") else None
+    return _perplexity(line) if _is(line, "static") else None
 
 
-def _is_plain(line: Evaluation) -> bool:
-    return bool(line["method"] == "exact" and line.get("temperature", 1) == 1)
+def _unknown(share: float) -> Measure:
+    kind = kind_of({"method": "exact", "unknown": share})
+    return lambda line: _perplexity(line) if _is(line, kind) and _is_at_one(line) else None
 
 
-def _perplexity(line: Evaluation) -> float:
-    return math.exp(line["nats"])
+def _ensemble(line: Evaluation) -> float | None:
+    found = _is(line, "arithmetic") and _is_at_one(line) and line.get("K") == SAMPLES
+    return _perplexity(line) if found else None
+
+
+def _is(line: Evaluation, kind: str) -> bool:
+    """Whether an evaluation is of a kind; scores of other batch sizes are not comparable."""
+    return kind_of(line) == kind and line.get("batch_size", BATCH_SIZE) == BATCH_SIZE
+
+
+def _is_at_one(line: Evaluation) -> bool:
+    """Whether the temperature is 1, which the kind does not say of an ensemble."""
+    return bool(line.get("temperature", 1) == 1)
+
+
+def _perplexity(line: Evaluation) -> float | None:
+    return in_unit(line, PERPLEXITY)
 
 
 MEASURES: Mapping[str, Measure] = {
@@ -84,13 +92,10 @@ def extras(runs: Sequence[Run]) -> Sheet | None:
 
 def _measured(arm: Arm, measure: Measure) -> dict[int, float]:
     """The newest value of each seed, on test and of the best weights."""
-    found = {}
-    for seed, run in arm.runs.items():
-        for line in run.evaluations:
-            value = measure(line)
-            if value is not None and (line["split"], line["checkpoint"]) == ("test", "best"):
-                found[seed] = value
-    return found
+    lines = [
+        (seed, line) for seed, run in arm.runs.items() for line in run.evaluations_of_best("test")
+    ]
+    return {seed: value for seed, line in lines if (value := measure(line)) is not None}
 
 
 def _mean(values: Mapping[int, float]) -> str:

@@ -1,12 +1,17 @@
-"""The rules of decision of the plan: what the arms of a question must show for a claim to hold."""
+"""The rules of decision of the plan: what the arms of a question must show for a claim to hold.
+
+Where runs diverged, a comparison or an effect that a rule needs may not exist. The question is then
+not decided, unless the others decide it whatever that one would have been.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from noisin.errors import InvalidValue
 from noisin.experiments.evidence.arms import Arm, ArmComparison, compare
 from noisin.experiments.evidence.effects import Effect, least_squares, lowest
 from noisin.experiments.evidence.shapes import moments
@@ -65,6 +70,8 @@ def beats_dropout(arms: Arms) -> Answer:
     best = min(DROPOUTS, key=lambda name: arms[name].valid)
     if best in worse:
         return Answer("holds", arms, found)
+    if not _are_compared(found, {best, "dropout"}):
+        return Answer("not decided", arms, found)
     return Answer("holds in part" if "dropout" in worse else "does not hold here", arms, found)
 
 
@@ -72,15 +79,20 @@ def only_variance_matters(arms: Arms) -> Answer:
     """Skewness and kurtosis have no effect, and every law is equal to Gaussian noise."""
     pairs = [(law_arm(law, std), law_arm(LAWS[0], std)) for std in STDS_OF_LAWS for law in LAWS[1:]]
     found = compare(arms, pairs)
+    equal = _all_equal(found, {arm for arm, _ in pairs})
     effects = _effects_of_shape(arms.values())
+    if not effects:
+        return Answer("not decided" if equal == "holds" else equal, arms, found)
     if min(holm([effects["skewness"].p, effects["kurtosis"].p])) < LEVEL:
         return Answer("does not hold here", arms, found, effects)
-    return Answer(_all_equal(found), arms, found, effects)
+    return Answer(equal, arms, found, effects)
 
 
 def unbiasedness_matters(arms: Arms) -> Answer:
     """Noise whose mean is too low, and noise whose mean is too high, are worse."""
     found = compare(arms, [(other, WEAK) for other in UNLIKE_WEAK])
+    if not _are_compared(found, {*BIASED}):
+        return Answer("not decided", arms, found)
     worse = _arms_with(found, "higher") & {*BIASED}
     decisions: tuple[Decision, ...] = ("does not hold here", "holds in part", "holds")
     return Answer(decisions[len(worse)], arms, found)
@@ -89,14 +101,17 @@ def unbiasedness_matters(arms: Arms) -> Answer:
 def theorem_is_the_mechanism(arms: Arms) -> Answer:
     """Strong noise, its tuned penalty, dropout of the output, and more samples are equal."""
     found = compare(arms, [(other, STRONG) for other in (SAME_STD, *LIKE_STRONG)])
-    return Answer(_all_equal([c for c in found if c.arm in LIKE_STRONG]), arms, found)
+    return Answer(_all_equal(found, {*LIKE_STRONG}), arms, found)
 
 
 def larger_wants_more(arms: Arms) -> Answer:
     """The slope of the logarithm of the best std, by that of the width, is above zero."""
     by_width = _slope(arms, WIDTHS, lambda width, _: width)
     by_text = _slope(arms, TEXTS, lambda _, fraction: fraction)
-    effects = {"log std by log width": by_width, "log std by log amount of text": by_text}
+    slopes = {"log std by log width": by_width, "log std by log amount of text": by_text}
+    effects = {name: slope for name, slope in slopes.items() if slope is not None}
+    if by_width is None:
+        return Answer("not decided", arms, effects=effects)
     if by_width.low > 0:
         return Answer("holds", arms, effects=effects)
     decision: Decision = "does not hold here" if by_width.high < 0 else "not decided"
@@ -125,23 +140,36 @@ def _arms_with(found: Iterable[ArmComparison], verdict: str) -> set[str]:
     return {each.arm for each in found if each.verdict == verdict}
 
 
-def _all_equal(found: Iterable[ArmComparison]) -> Decision:
-    verdicts = {each.verdict for each in found}
+def _are_compared(found: Iterable[ArmComparison], arms: Collection[str]) -> bool:
+    """Whether some arms are all among those that were compared."""
+    return {*arms} <= {each.arm for each in found}
+
+
+def _all_equal(found: Sequence[ArmComparison], arms: Collection[str]) -> Decision:
+    """Whether some arms are all shown to be equal to the one that they are compared with."""
+    verdicts = {each.verdict for each in found if each.arm in arms}
     if verdicts & {"lower", "higher"}:
         return "does not hold here"
-    return "holds" if verdicts == {"equal"} else "not decided"
+    shown = verdicts == {"equal"} and _are_compared(found, arms)
+    return "holds" if shown else "not decided"
 
 
 def _effects_of_shape(arms: Iterable[Arm]) -> dict[str, Effect]:
-    """Of variance, skewness and kurtosis on log-perplexity on test, with a mean for each seed."""
+    """Of variance, skewness and kurtosis on log-perplexity on test, with a mean for each seed.
+
+    Empty if the runs that did not diverge do not determine them.
+    """
     rows = [
         (seed, score, *_shape(arm.runs[seed].config))
         for arm in arms
         for seed, score in arm.scores("test").items()
     ]
-    seeds, scores, *shape = zip(*rows, strict=True)
+    seeds, scores, *shape = zip(*rows, strict=True) if rows else [()] * 5
     means = [[float(seed == each) for seed in seeds] for each in sorted({*seeds})]
-    found = least_squares(scores, *means, *shape)
+    try:
+        found = least_squares(scores, *means, *shape)
+    except InvalidValue:
+        return {}
     return dict(zip(("variance", "skewness", "kurtosis"), found[-3:], strict=True))
 
 
@@ -153,13 +181,24 @@ def _shape(config: RunConfig) -> tuple[float, float, float]:
 
 def _slope(
     arms: Arms, sizes: Iterable[tuple[int, float]], size_of: Callable[[int, float], float]
-) -> Effect:
-    """Of the logarithm of the best std on valid by that of a size, with a point for each seed."""
+) -> Effect | None:
+    """Of the logarithm of the best std by that of a size, with a point for each seed.
+
+    None if there is a size whose best std is not known.
+    """
     x, y = [], []
     for size in sizes:
-        scores = {std: arms[size_arm(*size, std)].scores("valid") for std in STDS}
-        for seed in sorted(set().union(*scores.values())):
-            known = {math.log(std): some[seed] for std, some in scores.items() if seed in some}
-            x.append(math.log(size_of(*size)))
-            y.append(lowest([*known], [*known.values()]))
+        best = _best_stds(arms, size)
+        if not best:
+            return None
+        x += [math.log(size_of(*size))] * len(best)
+        y += best
     return least_squares(y, [1.0] * len(x), x)[1]
+
+
+def _best_stds(arms: Arms, size: tuple[int, float]) -> list[float]:
+    """The logarithm of the best std on valid, of each seed whose runs determine a parabola."""
+    scores = {math.log(std): arms[size_arm(*size, std)].scores("valid") for std in STDS}
+    seeds = sorted(set().union(*scores.values()))
+    curves = [{std: some[seed] for std, some in scores.items() if seed in some} for seed in seeds]
+    return [lowest([*curve], [*curve.values()]) for curve in curves if len(curve) > 2]

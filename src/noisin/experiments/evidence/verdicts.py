@@ -11,6 +11,7 @@ from noisin.experiments.evidence.effects import Effect
 from noisin.experiments.evidence.extras import extras
 from noisin.experiments.evidence.questions import QUESTIONS, Question
 from noisin.experiments.evidence.rules import Answer
+from noisin.experiments.evidence.tuned import tuned_arm
 from noisin.experiments.formats import Sheet
 from noisin.experiments.paired import Verdict
 from noisin.experiments.records import Run
@@ -18,7 +19,6 @@ from noisin.experiments.seeds import Mean
 from noisin.tasks.unit import PERPLEXITY
 
 NOTHING = "-"
-TUNING = "tuning"  # the folder of the runs that tuned the arms, each in a folder of its name
 WORDS: Mapping[Verdict, str] = {
     "lower": "better",
     "higher": "worse",
@@ -45,13 +45,13 @@ def summary(runs: Sequence[Run]) -> Sheet:
 
 
 def details(runs: Sequence[Run]) -> list[Sheet]:
-    """A table for each question that is answered: its arms, or the effects of its numbers; and
-    one of what else was measured.
+    """Tables for each question that is answered: its arms that were compared or that diverged, and
+    the effects of its numbers; and one of what else was measured.
     """
     found = []
     for question in QUESTIONS:
         answer = question.answer(runs)
-        if answer.comparisons:
+        if answer.comparisons or _diverged(answer):
             found.append(_arms_sheet(question, answer))
         if answer.effects:
             found.append(_effects_sheet(question, answer.effects))
@@ -61,11 +61,20 @@ def details(runs: Sequence[Run]) -> list[Sheet]:
 
 def _arms_sheet(question: Question, answer: Answer) -> Sheet:
     heads = ("arm", "seeds", "test", "against", "difference (95 %)", "p (Holm)", "verdict", "notes")
-    rows = [_row(answer.arms, each) for each in answer.comparisons]
-    for name in sorted({each.against for each in answer.comparisons}):
-        rows.insert(0, (*_scores(answer.arms[name]), *[NOTHING] * 4, _notes(answer.arms[name])))
+    against = {each.against for each in answer.comparisons} | _diverged(answer)
+    alone = sorted(against - {each.arm for each in answer.comparisons})
+    arms = [answer.arms[name] for name in alone]
+    rows = [(*_scores(arm), *[NOTHING] * 4, _notes(arm)) for arm in arms]
+    rows += [_row(answer.arms, each) for each in answer.comparisons]
     title = f"{question.letter}. {question.words}"
     return Sheet(title, heads, tuple(rows), left=(0, 3, 6, 7))
+
+
+def _diverged(answer: Answer) -> set[str]:
+    """The arms of which a run diverged, of a question that is answered."""
+    if answer.decision == "open":
+        return set()
+    return {name for name, arm in answer.arms.items() if arm.diverged}
 
 
 def _row(arms: Mapping[str, Arm], found: ArmComparison) -> tuple[str, ...]:
@@ -102,12 +111,6 @@ def core_hours(runs: Iterable[Run], question: Question) -> float:
     seconds = 0.0
     for run in runs:
         final = run.folder.parent.name == question.sweep
-        if run.metrics and (final or _tuned(run) in question.arms):
-            seconds += run.metrics[-1]["seconds"] * run.environment.get("threads", 1)
+        if run.metrics and (final or tuned_arm(run) in question.arms):
+            seconds += (run.metrics[-1]["seconds"] or 0.0) * run.environment.get("threads", 1)
     return seconds / 3600
-
-
-def _tuned(run: Run) -> str | None:
-    """The arm that a run tuned, from its folder: ``tuning/ARM/tune-.../tuned-...``."""
-    *_, place, arm, _, _ = ("", "", "", "", *run.folder.parts)
-    return arm if place == TUNING else None
