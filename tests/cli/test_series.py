@@ -114,6 +114,31 @@ def test_forecasts_beside_the_naive_one(sales: Path, tmp_path: Path, capsys: Any
     assert "without_noise" not in alone
 
 
+def test_forecasts_of_several_sequences(tmp_path: Path, capsys: Any) -> None:
+    """Shops one after another; the last three are test, and one of those is too short."""
+    lengths = {"a": 40, "b": 40, "c": 30, "d": 18, "e": 3, "f": 13}
+    rows = [f"{shop},{sold},10\n" for shop, n in lengths.items() for sold in counts(n)]
+    data = tmp_path / "shops.csv"
+    data.write_text("shop,sold,price\n" + "".join(rows))
+    file = Path(settings(tmp_path, data))
+    columns = 'sequence = "shop"\ntest = 0.5\nvalid = 0.2\n'
+    file.write_text(file.read_text().replace("context = 8\n", columns))
+    assert in_process("train", str(file), *SMALL, "--out", str(tmp_path / "runs")) == 0
+    (run,) = (tmp_path / "runs").glob("mine-*")
+    capsys.readouterr()
+    assert in_process("generate", str(run), "--samples", "5", "--out", str(tmp_path)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "5 forecasts of 4 steps of 2 sequences of test (too short: 1), one after" in shown
+    told = json.loads((tmp_path / "forecast-1111.json").read_text())
+    assert (told["sequences"], told["forecasts"]) == (2, 5)  # 3 in 18 steps after 4, 2 in 13
+    errors = [
+        abs(sold[t] - sold[t - 4])
+        for sold, forecasts in ((counts(18), 3), (counts(13), 2))
+        for t in range(4, 4 + 4 * forecasts)
+    ]
+    assert told["targets"]["sold"]["naive"]["4"] == pytest.approx(np.mean(errors))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -194,7 +219,12 @@ def test_bad_data_is_refused_before_anything_is_written(
 def test_a_sequence_of_one_step(tmp_path: Path, capsys: Any) -> None:
     for i, length in enumerate((5, 4, 1, 6)):
         write(tmp_path / f"shop-{i}.csv", counts(length))
-    assert in_process("train", settings(tmp_path, tmp_path), "--out", str(tmp_path / "runs")) == 2
+    file = settings(tmp_path, tmp_path)
+    run = ("train", file, "--out", str(tmp_path / "runs"))
+    assert in_process(*run) == 2
+    assert "here the splits are sequences of their own. Leave" in capsys.readouterr().err
+    Path(file).write_text(Path(file).read_text().replace("context = 8", ""))
+    assert in_process(*run) == 2
     assert "shop-2.csv: has one step, expected two or more" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
@@ -255,9 +285,16 @@ def test_music_is_scored_by_both_conventions_and_drawn(tmp_path: Path, capsys: A
 
 
 @pytest.mark.skipif("NOISIN_DATA" not in os.environ, reason="NOISIN_DATA is not set")
-def test_music_is_drawn_from_a_stochastic_rnn(tmp_path: Path) -> None:
-    latent = ("--model.latent.kind", "srnn", "--model.latent.z_size", "2")
-    run = ("train", "jsb", *SMALL, *latent, "--train.batch_size", "80", "--out", str(tmp_path))
+@pytest.mark.parametrize(
+    "model",
+    [
+        ("--model.latent.kind", "srnn", "--model.latent.z_size", "2"),
+        ("--model.head.kind", "autoregressive"),
+    ],
+    ids=["srnn", "autoregressive"],
+)
+def test_music_is_drawn_from_other_models(model: tuple[str, ...], tmp_path: Path) -> None:
+    run = ("train", "jsb", *SMALL, *model, "--train.batch_size", "80", "--out", str(tmp_path))
     assert in_process(*run, "--train.tokens", "8000", "--train.clean_tokens", "0") == 0
     (folder,) = tmp_path.glob("jsb-*")
     assert in_process("generate", str(folder), "--length", "9", "--out", str(tmp_path)) == 0

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -99,6 +100,73 @@ def test_a_column_names_the_splits(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("valid", "dev"))
     with pytest.raises(InvalidData, match="'dev' in row 5, expected train, valid or test"):
         load(str(path), None, Columns(("y",), "gaussian", split="part"))
+
+
+def test_rows_before_a_labelled_split_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    splits = ["train"] * 4 + ["valid"] * 2 + ["test"] * 3
+    path.write_text("y,part\n" + "".join(f"{i},{s}\n" for i, s in enumerate(splits)))
+    data = load(str(path), None, Columns(("y",), "gaussian", split="part", context=3))
+    assert lengths(data) == [[4], [5], [6]]
+    assert data.test[0].target[:, 0].tolist() == [3, 4, 5, 6, 7, 8]
+    assert data.test[0].scored.tolist() == [False] * 3 + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (Columns(("y", "y"), "gaussian"), "the target 'y' is named twice"),
+        (Columns(("y",), "poisson", changes=True), "changes are of real values .* got .* poisson"),
+        (Columns(("y",), "gaussian", sequence="p", context=2), "the splits are sequences of their"),
+        (Columns(("y",), "gaussian", test=0.05), "its share 0.05 of 20 rows for test is one row"),
+    ],
+)
+def test_settings_that_contradict_each_other(spec: Columns, message: str, tmp_path: Path) -> None:
+    with pytest.raises(NoisinError, match=message):
+        load(str(write(tmp_path / "data", "csv")), None, spec)
+
+
+def test_damaged_archives(tmp_path: Path) -> None:
+    whole = write(tmp_path / "data", "npz").read_bytes()
+    path = tmp_path / "damaged.npz"
+    for stop in (10, 100, len(whole) // 2, len(whole) - 10):
+        path.write_bytes(whole[:stop])
+        with pytest.raises(InvalidData, match=r"damaged.npz: cannot be read as npz"):
+            load(str(path), None, COLUMNS)
+    np.savez_compressed(path, y=X[:, 0], p=X[:, 1])
+    content = bytearray(path.read_bytes())
+    content[content.index(b"y.npy") + 40] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InvalidData, match=r"damaged.npz: cannot be read as npz"):
+        load(str(path), None, COLUMNS)
+
+
+def test_archives_and_arrays_by_the_name_of_the_other(tmp_path: Path) -> None:
+    for kind, other in (("npy", "npz"), ("npz", "npy")):
+        path = write(tmp_path / kind, kind).rename(tmp_path / f"other.{other}")
+        with pytest.raises(InvalidData, match=f"cannot be read as {other}"):
+            load(str(path), None, COLUMNS)
+    with ZipFile(tmp_path / "text.npz", "w") as file:
+        file.writestr("y", "1 2 3")
+    with pytest.raises(InvalidData, match="'y' is not an array"):
+        load(str(tmp_path / "text.npz"), None, COLUMNS)
+
+
+@pytest.mark.parametrize("kind", ["complex128", "datetime64[D]", "timedelta64[s]"])
+def test_numbers_that_are_not_real(kind: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", y=np.arange(9).astype(kind), p=np.arange(9))
+    with pytest.raises(InvalidData, match=r"column 'y' has the type .*, expected real numbers"):
+        load(str(tmp_path / "a.npz"), None, COLUMNS)
+
+
+def test_rows_without_the_name_of_their_sequence(tmp_path: Path) -> None:
+    spec = Columns(("y",), "gaussian", sequence="p")
+    np.savez(tmp_path / "a.npz", y=np.arange(4.0), p=np.array([1, 1, np.nan, 2]))
+    with pytest.raises(InvalidData, match="column 'p' is empty in row 3"):
+        load(str(tmp_path / "a.npz"), None, spec)
+    (tmp_path / "a.csv").write_text("y,p\n1,a\n2,\n")
+    with pytest.raises(InvalidData, match="column 'p' is empty in row 2"):
+        load(str(tmp_path / "a.csv"), None, spec)
 
 
 def test_files_and_folders_name_the_splits(tmp_path: Path) -> None:

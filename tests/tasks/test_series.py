@@ -86,8 +86,9 @@ def test_the_next_input_is_that_of_the_data(likelihood: str, changes: bool) -> N
     for t in range(len(table)):
         x = task.inputs(level, before, table.covariates[t : t + 1])
         np.testing.assert_allclose(x, steps.x[t : t + 1], atol=1e-5)
-        level, before = task.level(steps.target[t : t + 1], level), level
-        np.testing.assert_allclose(task.values(level)[0], table.target[t], rtol=1e-4, atol=1e-5)
+        before = level
+        level, values = task.after(steps.target[t : t + 1], level)
+        np.testing.assert_allclose(values[0], table.target[t], rtol=1e-4, atol=1e-5)
 
 
 def test_the_density_of_a_change_is_that_of_the_value() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from noisin.training.record import RunRecord
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from noisin.data.series import SeriesTable
     from noisin.tasks import Series
     from noisin.training.forecasts import Forecasts
     from noisin.training.load import Restored
@@ -84,17 +86,19 @@ class Drawing:
     def forecasts(self, task: Series) -> None:
         """Forecasts of the test data, their scores, and a picture of one in the middle.
 
-        With noise, those without it are scored too.
+        With noise, those without it are scored too. Sequences that are too short are left out.
         """
-        from noisin.training.forecasts import LEVELS
+        from noisin.training.forecasts import LEVELS, joined, origins_of
 
-        table = task.data.test[0]
         length = self.length or min(task.data.seasons, default=STEPS)
         K = self.samples or PATHS
-        found = self._forecasts(task, length, K, self.noise)
+        tables = [table for table in task.data.test if origins_of(task, table, length)]
+        tables = tables or list(task.data.test[:1])  # which is refused with a message
+        parts = self._forecasts(task, tables, length, K, self.noise)
+        found = joined(parts)
         scores = {"": found.by_target(task.data.targets)}
         if self.noise:
-            without = self._forecasts(task, length, K, noise=False)
+            without = joined(self._forecasts(task, tables, length, K, noise=False))
             scores = {
                 ", noise on": scores[""],
                 ", noise off": without.by_target(task.data.targets),
@@ -108,39 +112,51 @@ class Drawing:
             "seed": self.seed,
             "length": length,
             "samples": K,
+            "sequences": len(tables),
             "forecasts": len(found.origins),
             **dict(zip(("targets", "without_noise"), scores.values(), strict=False)),
         }
         path = self.out / f"forecast-{self.seed}.json"
         write_atomically(path, (json.dumps(told, indent=2) + "\n").encode())
-        middle = len(found.origins) // 2
-        origin = found.origins[middle]
+        table, shown = tables[len(tables) // 2], parts[len(tables) // 2]
+        middle = len(shown.origins) // 2
+        origin = shown.origins[middle]
         drawn = self._draw(
             lambda: forecast_bands(
                 task.data.targets,
                 table.target[max(0, origin - PAST) : origin],
-                found.observed[middle],
-                found.samples[:, middle],
-                {season: values[middle] for season, values in found.naive.items()},
+                shown.observed[middle],
+                shown.samples[:, middle],
+                {season: values[middle] for season, values in shown.naive.items()},
                 LEVELS,
             ),
             path,
         )
+        several, short = len(task.data.test) > 1, len(task.data.test) - len(tables)
+        of = f"{len(tables)} sequences of test" if several else "test"
+        left_out = f" (too short: {short})" if short else ""
         tell(
-            f"{len(found.origins)} forecasts of {length} steps of test, one after another, {K} "
-            f"paths each{', with noise on' if self.noise else ''}:\n"
+            f"{len(found.origins)} forecasts of {length} steps of {of}{left_out}, one after "
+            f"another, {K} paths each{', with noise on' if self.noise else ''}:\n"
         )
         _print(scores, list(found.naive))
         tell(f"\nThe scores are in {path}{drawn}.")
 
-    def _forecasts(self, task: Series, length: int, K: int, noise: bool) -> Forecasts:
-        """K paths of each forecast of the test data."""
-        from noisin.training.forecasts import forecast
+    def _forecasts(
+        self, task: Series, tables: Sequence[SeriesTable], length: int, K: int, noise: bool
+    ) -> list[Forecasts]:
+        """K paths of each forecast of each table."""
+        from noisin.training.forecasts import forecast, origins_of
 
-        table, model = task.data.test[0], self.restored.model
         sizes = {"length": length, "K": K, "seed": self.seed}
-        with self._drawing(noise), Meter("forecasts", len(table) // length, "forecasts") as meter:
-            return forecast(model, task, table, **sizes, progress=meter.show)
+        counts = [len(origins_of(task, table, length)) for table in tables]
+        found: list[Forecasts] = []
+        with self._drawing(noise), Meter("forecasts", sum(counts), "forecasts") as meter:
+            for table in tables:
+                before = sum(counts[: len(found)])
+                show = partial(_show_after, meter, before)
+                found.append(forecast(self.restored.model, task, table, **sizes, progress=show))
+        return found
 
     @contextmanager
     def _drawing(self, noise: bool) -> Iterator[None]:
@@ -165,6 +181,10 @@ class Drawing:
             return "; to draw a picture, run pip install 'noisin[plot]' and the same command again"
         svg, _ = save(figure(), beside.with_suffix(".svg"))
         return f", the picture in {svg} (and .png)"
+
+
+def _show_after(meter: Meter, before: int, done: int) -> None:
+    meter.show(before + done)
 
 
 def _print(scores: Mapping[str, dict[str, Any]], seasons: Sequence[int]) -> None:

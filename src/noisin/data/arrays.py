@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,6 +21,11 @@ from noisin.data.text import readable
 from noisin.errors import InvalidData, NoisinError, Unavailable
 
 Column = NDArray[Any]  # of numbers, or of text that may be numbers
+# What damaged files raise; a RuntimeError is that of an encrypted or unknown kind of zip.
+DAMAGES = (
+    *(ValueError, TypeError, OSError, EOFError, KeyError, RuntimeError, MemoryError),
+    *(csv.Error, zipfile.BadZipFile, zlib.error),
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,14 @@ class Frame:
 
     def labels(self, column: str) -> list[str]:
         """A column as text, such as the names of sequences."""
-        return [str(value) for value in self._get(column)]
+        values = self._get(column)
+        found = ["" if _missing(value) else str(value) for value in values]
+        if "" in found:
+            raise InvalidData(
+                f"{self.name}: column {column!r} is empty in row {found.index('') + 1}, expected "
+                f"the name of a sequence or of a split. Fill it in, or leave the row out."
+            )
+        return found
 
     def numbers(self, columns: Sequence[str]) -> NDArray[np.float64]:
         """Some columns as finite numbers, ``(rows, columns)``."""
@@ -47,6 +61,11 @@ class Frame:
 
     def _numbers(self, column: str) -> NDArray[np.float64]:
         values = self._get(column)
+        if values.dtype.kind in "cmM":
+            raise InvalidData(
+                f"{self.name}: column {column!r} has the type {values.dtype}, expected real "
+                f"numbers. Convert it."
+            )
         try:
             numbers = values.astype(np.float64)
         except (ValueError, TypeError):
@@ -70,6 +89,11 @@ class Frame:
         return self.columns[column]
 
 
+def _missing(value: object) -> bool:
+    """Whether there is no value, as formats say it: None, NaN or nothing between two commas."""
+    return value is None or value != value or not str(value).strip()
+
+
 def _number(value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
@@ -85,9 +109,9 @@ def read(path: Path) -> tuple[list[Frame], str]:
         frames = READERS[path.suffix.lower()](str(path), content)
     except NoisinError:
         raise
-    except (ValueError, OSError, EOFError, csv.Error, KeyError) as error:
+    except DAMAGES as error:
         kind = path.suffix[1:].lower()
-        raise InvalidData(f"{path}: cannot be read as {kind}: {error}.") from None
+        raise InvalidData(f"{path}: cannot be read as {kind}: {str(error).rstrip('.')}.") from None
     for frame in frames:
         if not len(frame):
             raise InvalidData(f"{frame.name}: has no rows.")
@@ -110,13 +134,15 @@ def _read_csv(name: str, content: bytes) -> list[Frame]:
 
 
 def _read_npy(name: str, content: bytes) -> list[Frame]:
-    return [_of_array(name, np.load(io.BytesIO(content), allow_pickle=False))]
+    return [_of_array(name, np.lib.format.read_array(io.BytesIO(content), allow_pickle=False))]
 
 
 def _read_npz(name: str, content: bytes) -> list[Frame]:
     """Vectors of one length are the columns of a table; other arrays are a table each."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+    with np.lib.npyio.NpzFile(io.BytesIO(content), allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files}
+    if others := [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]:
+        raise InvalidData(f"{name}: {others[0]!r:.60} is not an array.")
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) == 1 and all(array.ndim == 1 for array in arrays.values()):
         return [Frame(name, arrays)]

@@ -15,7 +15,7 @@ from noisin.data import arrays, hourly
 from noisin.data.arrays import Frame
 from noisin.data.corpus import SPLITS
 from noisin.data.datasets import splits_named
-from noisin.data.series import SeriesSet, SeriesTable, check_values
+from noisin.data.series import REAL, SeriesSet, SeriesTable, check_values
 from noisin.errors import InvalidData, InvalidValue, Unavailable
 
 
@@ -63,6 +63,7 @@ def load(
             f"series: expected {' or '.join(hourly.FILES)}, or the path of your own data together "
             f"with its columns, got {name!r:.60}. Name them: [data.columns] targets = [...]."
         )
+    _check(columns)
     path = Path(name)
     given = list(_files(path))
     hashes, frames = hashlib.sha256(), list[tuple[str | None, Frame]]()
@@ -90,6 +91,17 @@ def load(
         source=str(path),
         changes=columns.changes,
     )
+
+
+def _check(columns: Columns) -> None:
+    """Raise where two settings contradict each other."""
+    if twice := [name for name in columns.targets if columns.targets.count(name) > 1]:
+        raise InvalidValue(f"series: the target {twice[0]!r:.60} is named twice. Name it once.")
+    if columns.changes and columns.likelihood not in REAL:
+        raise InvalidValue(
+            f"series: changes are of real values ({', '.join(REAL)}), got the likelihood "
+            f"{columns.likelihood}. Leave changes out."
+        )
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -126,7 +138,12 @@ def _split(
             f"{path}: {rest[0][0].name} is in none of train, valid and test, and other files are. "
             f"Name all files after splits, or none."
         )
-    for split, table in _labelled(rest) if columns.split else _shared(rest, columns):
+    if columns.context and not columns.split and (len(rest) != 1 or any(found.values())):
+        raise InvalidValue(
+            f"{path}: context is of rows before a split of the same sequence, and here the splits "
+            f"are sequences of their own. Leave data.columns.context out."
+        )
+    for split, table in _labelled(rest, columns) if columns.split else _shared(rest, columns):
         found[split].append(table)
     if missing := [split for split in SPLITS if not found[split]]:
         raise InvalidData(
@@ -152,7 +169,7 @@ def _sequences(frame: Frame, columns: Columns) -> Iterator[tuple[SeriesTable, li
 
 
 def _labelled(
-    sequences: Iterable[tuple[SeriesTable, list[str] | None]],
+    sequences: Iterable[tuple[SeriesTable, list[str] | None]], columns: Columns
 ) -> Iterator[tuple[str, SeriesTable]]:
     """The stretches of each sequence that a column assigns to a split."""
     for table, labels in sequences:
@@ -164,7 +181,7 @@ def _labelled(
                     f"{table.name}: the column of splits has {labels[start]!r:.40} in row "
                     f"{start + 1}, expected train, valid or test."
                 )
-            yield labels[start], table.rows(start, stop)
+            yield labels[start], table.rows(start, stop, _context(labels[start], columns))
 
 
 def _shared(
@@ -179,7 +196,19 @@ def _shared(
     if bounds[1] < 1:
         return
     for split, (start, stop) in zip(SPLITS, pairwise(bounds), strict=True):
-        if alone:
-            yield split, tables[0].rows(start, stop, 0 if split == "train" else columns.context)
-        else:
+        if not alone:
             yield from ((split, table) for table in tables[start:stop])
+            continue
+        table = tables[0].rows(start, stop, _context(split, columns))
+        if split != "train" and len(table) < 2:
+            raise InvalidData(
+                f"{table.name}: its share {getattr(columns, split):g} of {total} rows for {split} "
+                f"is one row, and expected are two or more: each is predicted from those before "
+                f"it. Use a larger data.columns.{split}, or rows of data.columns.context before it."
+            )
+        yield split, table
+
+
+def _context(split: str, columns: Columns) -> int:
+    """How many rows before a split are read: before train there are none."""
+    return 0 if split == "train" else columns.context

@@ -27,6 +27,7 @@ SUPPORTS = {
     "scaled-gaussian": ("a finite number", ""),
     "student-t": ("a finite number", ""),
 }
+REAL = ("gaussian", "scaled-gaussian", "student-t")  # whose targets are standardised
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 
 from noisin._util import arguments
 from noisin.data.corpus import SPLITS
-from noisin.data.series import Scaling, SeriesSet, SeriesTable, Values
+from noisin.data.series import REAL, Scaling, SeriesSet, SeriesTable, Values
 from noisin.tasks.base import Observation
 from noisin.tasks.sequences import Sequences, Steps
 from noisin.tasks.unit import NATS_PER_STEP
 
 if TYPE_CHECKING:
     from noisin.training.config import RunConfig
-
-REAL = ("gaussian", "scaled-gaussian", "student-t")  # whose targets are standardised
 
 
 class Series(Sequences):
@@ -114,15 +112,15 @@ class Series(Sequences):
         parts = [level, *([level - before] if self.changes else []), known]
         return np.concatenate(parts, 1).astype(np.float32)
 
-    def level(self, drawn: Values, before: Values) -> Values:
-        """The levels after targets were drawn, given those of the step before."""
-        if self._counts:
-            return np.asarray(self.read(drawn))
-        return before + drawn if self.changes else drawn
+    def after(self, drawn: Values, before: Values) -> tuple[Values, Values]:
+        """The levels and the values of targets that were drawn, given the levels before them.
 
-    def values(self, level: Values) -> Values:
-        """Levels as values at their own scale."""
-        return np.asarray(self.read.undo(level))
+        A count remains the whole number that it is: it would not, as the value of its level.
+        """
+        if self._counts:
+            return np.asarray(self.read(drawn)), drawn
+        level = before + drawn if self.changes else drawn
+        return level, np.asarray(self.read.undo(level))
 
 
 def _bias(likelihood: str, targets: Values) -> list[float]:

@@ -99,12 +99,11 @@ def forecast(
     arguments.whole("forecast: K", K)
     arguments.whole("forecast: seed", seed, 0)
     seasons = task.data.seasons
-    first = max([int(np.argmax(table.scored)), 1, *seasons])
-    origins = list(range(first, len(table) - length + 1, length))
+    origins = origins_of(task, table, length)
     if not origins:
         raise InvalidValue(
             f"forecast: {table.name} has {len(table)} steps, too few for a forecast of {length} "
-            f"after the first {first}. Use a smaller length."
+            f"after the first {_first(task, table)}. Use a smaller length."
         )
     samples = np.empty((K, len(origins), length, len(task.data.targets)))
     generator = torch.Generator().manual_seed(seed)
@@ -129,6 +128,30 @@ def forecast(
         {
             season: np.stack([seasonal_naive(table.target[:o], season, length) for o in origins])
             for season in seasons
+        },
+    )
+
+
+def origins_of(task: Series, table: SeriesTable, length: int) -> list[int]:
+    """The rows in which forecasts of a table begin: none, if it is too short."""
+    return list(range(_first(task, table), len(table) - length + 1, length))
+
+
+def _first(task: Series, table: SeriesTable) -> int:
+    """The first row that is scored, and has a season before it."""
+    return max([int(np.argmax(table.scored)), 1, *task.data.seasons])
+
+
+def joined(parts: Sequence[Forecasts]) -> Forecasts:
+    """The forecasts of several tables as one, to score them together."""
+    return Forecasts(
+        [origin for part in parts for origin in part.origins],
+        np.concatenate([part.samples for part in parts], 1),
+        np.concatenate([part.observed for part in parts]),
+        np.concatenate([part.scored for part in parts]),
+        {
+            season: np.concatenate([part.naive[season] for part in parts])
+            for season in parts[0].naive
         },
     )
 
@@ -171,7 +194,7 @@ class _Paths:
 
     def step(self, drawn: Tensor) -> Tensor:
         """Take what was drawn, and return the next inputs."""
-        level = self.task.level(drawn.double().numpy(), self.level)
+        level, values = self.task.after(drawn.double().numpy(), self.level)
         self.level, self.before, self.rows = level, self.level, self.rows + 1
-        self.values.append(self.task.values(level))
+        self.values.append(values)
         return self.inputs()
