@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from noisin._util.settings import merge
+from noisin.data import Batch
 from noisin.experiments import presets
 from noisin.experiments.paper import recipes, results, systems, zoo
 from noisin.experiments.records import point
@@ -107,6 +108,37 @@ def test_every_system_overfits_a_sentence(name: str, tmp_path: Path) -> None:
     settings = without_rates(shrunk(name, variable_length=False, **FITTING))
     record = toy.train(RunConfig.parse(settings), tmp_path / "run", REPEATED)
     assert min(line["valid"]["nats"] for line in record.metrics) < 0.5 * math.log(toy.WORDS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["ptb-awd-mos-gamma", "ptb-small-lstm-gaussian"])
+def test_a_system_overfits_a_sentence_with_its_noise(name: str, tmp_path: Path) -> None:
+    """More slowly, and scored without it."""
+    settings = without_rates(shrunk(name, variable_length=False, **FITTING | {"epochs": 6}))
+    noisy = settings | {"noise": zoo.RECIPES[name]["noise"]}
+    record = toy.train(RunConfig.parse(noisy), tmp_path / "run", REPEATED)
+    assert min(line["valid"]["nats"] for line in record.metrics) < 0.5 * math.log(toy.WORDS)
+
+
+@pytest.mark.long
+def test_the_last_row_takes_a_step_at_true_size() -> None:
+    """On one window of its recipe, of random words, which it then predicts a little better."""
+    config = zoo.config("ptb-awd-mos-gamma")
+    torch.manual_seed(config.seed)
+    model = build_model(config, Observation("categorical", 10_000)).train()
+    words = torch.randint(10_000, (config.train.bptt + 1, config.train.batch_size))
+    batch, parameters = Batch(words[:-1], words[1:]), list(model.parameters())
+    losses = []
+    for _ in range(2):
+        loss = model.loss(batch)
+        losses.append(loss.mean.item())
+        gradients = torch.autograd.grad(loss.objective, parameters)
+        norm = torch.stack([g.norm() for g in gradients]).norm()
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter -= config.train.lr * min(1.0, config.train.clip / norm) * gradient
+    assert losses[0] == pytest.approx(math.log(10_000), abs=0.5)
+    assert losses[1] < losses[0] - 0.01
 
 
 def test_every_row_of_the_last_table_has_one_recipe() -> None:
