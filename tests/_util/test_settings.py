@@ -75,6 +75,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / f"{name}.py").write_text(MODULE)
     (tmp_path / f"{name}_bad.py").write_text("import nowhere_at_all\n")
     (tmp_path / f"{name}_wrong.py").write_text("def (\n")
+    (tmp_path / f"{name}_raising.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])
     return name
@@ -102,6 +103,7 @@ def test_the_current_folder_is_searched_only_while_loading(module: str) -> None:
         ("{}:Uniform", "the class needs sample and variance, and has no variance"),
         ("{}_bad:Uniform", "loading .*_bad failed: No module named 'nowhere_at_all'"),
         ("{}_wrong:Uniform", "loading .*_wrong failed: "),
+        ("{}_raising:Uniform", "loading .*_raising failed: ZeroDivisionError: division by zero"),
     ],
 )
 def test_what_cannot_be_loaded(module: str, name: str, message: str) -> None:
@@ -120,3 +122,5 @@ def test_a_class_that_refuses_its_arguments_is_one_message() -> None:
     assert construct("x", complex, 1, 2) == 1 + 2j
     with pytest.raises(InvalidValue, match="model.head: dict failed: .*Check its"):
         construct("model.head", dict, 3)
+    with pytest.raises(InvalidValue, match="model.cell: .*pop failed: .*Check its arguments"):
+        construct("model.cell", {}.pop, "size")

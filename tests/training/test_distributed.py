@@ -21,7 +21,7 @@ from noisin.training import RunRecord
 from noisin.training.record import TIMES
 from noisin.training.runtime import distributed
 from noisin.training.runtime.workers import Workers
-from tests.pairwise import PRODUCTS, stress_only
+from tests.pairwise import stress_only
 from tests.training import toy, toy_music
 
 
@@ -126,13 +126,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-# The others have the loss and the gradient of the whole in test_shards; make stress has them all.
-SOME = ("everything", "K = 3, one recurrence", "random weights and words", "a stochastic RNN")
-SOME += ("padded batches of unequal sizes", "fraternal", "pointer sentinel, K = 2")
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS if PRODUCTS else SOME)
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_have_the_curve_of_one(kind: str, tmp_path: Path) -> None:
     changes = KINDS[kind] | {"train": {"epochs": 2, **KINDS[kind].get("train", {})}}
     for count in (1, 2):

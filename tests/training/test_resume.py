@@ -170,6 +170,9 @@ def test_a_longer_limit_goes_on(tmp_path: Path) -> None:
     toy.fit(tmp_path / "two", train={"epochs": 4})
     assert toy.result(tmp_path / "two") == toy.result(tmp_path / "four")
     assert RunRecord(tmp_path / "two").config.train.epochs == 4
+    with pytest.raises(InvalidValue, match="a run of 4 epochs, and train.epochs is 3. Limits can"):
+        toy.fit(tmp_path / "two", train={"epochs": 3})
+    assert toy.result(tmp_path / "two") == toy.result(tmp_path / "four")
 
 
 def test_a_run_cut_short_in_an_epoch_does_not_go_on(tmp_path: Path) -> None:
@@ -191,13 +194,20 @@ def test_another_machine_is_noted(tmp_path: Path) -> None:
     assert resumed == {"step": 10, "processor": environment["processor"]}
 
 
+RECURRENT = {"dropout": {"recurrent": 0.3, "locked": True}}
+
+
 @pytest.mark.parametrize(
     "model",
     [
         {"weight_noise": {"std": 0.1, "per": "step"}},
         {"weight_drop": {"p": 0.5}, "dropout": {"words": 0.3, "words_shared": True}},
+        {"gate_dropout": {"x": 0.2, "h": 0.3}, "dropout": {}},
+        {"cell": "layer-norm-lstm"} | RECURRENT,
+        {"cell": "melis-lstm"} | RECURRENT,
+        {"cell": "mogrifier-lstm"} | RECURRENT,
     ],
-    ids=["weight noise per step", "word dropout per batch"],
+    ids=str,
 )
 def test_a_run_in_two_parts(model: dict[str, Any], tmp_path: Path) -> None:
     for name, parts in (("whole", [2]), ("parted", [1, 2])):

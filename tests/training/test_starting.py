@@ -64,6 +64,17 @@ def test_it_starts_from_exactly_those_weights(
     assert other.metrics[0]["valid_averaged"]["nats"] < RunRecord(base).metrics[0]["valid"]["nats"]
 
 
+def test_the_statistics_of_a_normalisation_are_weights_too(tmp_path: Path) -> None:
+    settings = {"model": {"cell": "batch-norm-lstm"}}
+    toy.fit(tmp_path / "base", **settings, train={"epochs": 1})
+    best = restore(RunRecord(tmp_path / "base")).model
+    other = toy.fit(tmp_path / "run", **settings, **tuning(tmp_path / "base", epochs=1, lr=1e-9))
+    started = restore(other, weights="raw").model
+    for name, buffer in best.named_buffers():
+        assert name in dict(started.named_buffers())
+        assert buffer.isfinite().all()
+
+
 @pytest.mark.parametrize("event", [8, 60])  # before the first checkpoint, and after it
 def test_a_run_that_was_killed_goes_on_in_the_same_bits(
     event: int, base: Path, tmp_path: Path

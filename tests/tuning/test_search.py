@@ -234,9 +234,13 @@ def test_bad_arguments_get_one_message(options: dict[str, Any], message: str) ->
         tune(never, **({"budget": LONG, "epochs": EPOCHS} | options))
 
 
-def test_what_is_not_a_score_is_refused() -> None:
-    with pytest.raises(InvalidType, match="must return a score"):
-        tune(cast("Any", lambda _: "low"), budget=LONG, epochs=EPOCHS)
+@pytest.mark.parametrize("found", ["low", None, (), (1.0,), (1.0, None, 3), [1.0, None]])
+def test_what_is_not_a_score_is_refused(found: object) -> None:
+    with pytest.raises(InvalidType, match=r"must return a score, or \(score, state\), got "):
+        tune(cast("Any", lambda _: found), budget=LONG, epochs=EPOCHS)
+
+
+def test_what_is_not_a_function_is_refused() -> None:
     with pytest.raises(InvalidType, match="must be a function"):
         tune(3, budget=LONG, epochs=EPOCHS)
 

@@ -170,7 +170,7 @@ def construct(setting: str, make: Callable[..., Any], *args: Any, **kwargs: Any)
         return make(*args, **kwargs)
     except NoisinError:
         raise
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # code of the user's may raise any
         name = getattr(make, "__qualname__", repr(make))
         raise InvalidValue(
             f"{setting}: {name} failed: {error}. Check its arguments, or name another class."
@@ -193,8 +193,9 @@ def _load_module(module: str, given: str) -> Any:
                 f"the installed packages and in the current folder, {Path.cwd()}."
             ) from None
         raise InvalidValue(f"{given}: loading {module} failed: {error}.") from error
-    except (ImportError, SyntaxError) as error:
-        raise InvalidValue(f"{given}: loading {module} failed: {error}.") from error
+    except Exception as error:  # code of the user's may raise any
+        what = f"{type(error).__name__}: {error}"
+        raise InvalidValue(f"{given}: loading {module} failed: {what}.") from error
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def tune(
     loss, and from there tries stds on a logarithmic grid by successive halving: after a ninth and a
     third of the epochs the best and the next larger ones continue. The file tuned.toml has the
     result, for noisin train. The same command continues a search that was stopped, and a larger
-    budget extends it; nothing is trained twice.
+    budget uses what was trained before; nothing is trained twice.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 from torch.distributions import Distribution
 
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidType, InvalidValue, NoisinError
 from noisin.noise.base import Noise, described, draws
 
 _PROBES = 2**18
@@ -155,6 +155,12 @@ def _trial_draw(noise: Noise, shape: tuple[int, ...], dtype: torch.dtype) -> Ten
         raise InvalidType(
             f"{name}.sample: expected sample(self, shape, *, like, generator=None), but calling it "
             f"so failed: {error}."
+        ) from error
+    except NoisinError:
+        raise
+    except Exception as error:  # code of the user's may raise any
+        raise InvalidValue(
+            f"{name}.sample: drawing {shape} failed: {type(error).__name__}: {error}."
         ) from error
     if not isinstance(eps, Tensor) or eps.shape != shape or eps.dtype != dtype:
         given = f"{tuple(eps.shape)} of {eps.dtype}" if isinstance(eps, Tensor) else described(eps)

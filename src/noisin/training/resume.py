@@ -100,6 +100,12 @@ def refuse_another(record: RunRecord, config: RunConfig, now: Mapping[str, str],
                 f"sha256 {before.get(name)}, and that of {data!r} is {now[name]}. Use the same "
                 f"data to continue it, or another folder."
             )
+    epochs = len(record.metrics)
+    if record.summary is not None and epochs > config.train.epochs:
+        raise InvalidValue(
+            f"training: {record.folder} contains a run of {epochs} epochs, and train.epochs is "
+            f"{config.train.epochs}. Limits can be raised, not lowered: use another folder."
+        )
     refuse_without_checkpoints(record, config)
 
 

@@ -19,6 +19,7 @@ from noisin.tasks.base import facts_of
 from noisin.training.checkpoint import Checkpoints
 from noisin.training.load import read_weights
 from noisin.training.record import RunRecord
+from noisin.training.state import weights_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class InitialWeights:
     def load(self, model: nn.Module) -> None:
         """Copy the weights, if any, into the model."""
         if self.values:
-            for name, weight in model.named_parameters():
+            for name, weight in weights_of(model).items():
                 weight.copy_(self.values[name])
 
 
@@ -73,7 +74,7 @@ def initial_weights(
             f"same text."
         )
     found = read_weights(base)
-    _require_fit(start, dict(model.named_parameters()), found.values)
+    _require_fit(start, weights_of(model), found.values)
     facts = {
         "name": start,
         "weights": found.kind,

@@ -163,7 +163,8 @@ class _Search:
             found = self.train(TuningTrial(std, lr, epochs, start, state))
             self.seconds += time.monotonic() - began
             self.spent += epochs - start
-            score, state = found if isinstance(found, tuple) else (found, None)
+            pair = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+            score, state = pair
             self.resumes = self.resumes and state is not None
             self.states[std, lr] = (0, None) if state is None else (epochs, state)
             self.scores[std, lr, epochs] = _number(score)
