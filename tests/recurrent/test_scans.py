@@ -74,6 +74,15 @@ def test_plain_operations_give_the_same(T: int, reverse: bool) -> None:
         assert_close(affine.solve(a[1:].flip(0), b.flip(0)).flip(0), solved, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("T", [5, 35])
+def test_an_empty_batch(T: int, site: ScanSite) -> None:
+    a, b = (torch.rand(T, 0, 4).requires_grad_() for _ in range(2))
+    z, _ = noisin.scan(a, b, site=site, noise=noise.Gaussian(0.5))
+    assert z.shape == (T, 0, 4)
+    assert all(grad.shape == (T, 0, 4) for grad in torch.autograd.grad(z.sum(), (a, b)))
+
+
 def test_float32_and_half_the_precision() -> None:
     a, b, eps, h0 = (v.float() for v in operands(300, 2, 3))
     expected = by_steps(a, b, eps, h0, "state")

@@ -94,7 +94,7 @@ def chunk_length(T: int, entries: int) -> int:
 
     C steps of all chunks at once and then T/C chunks one by one are fewest calls for C = √T.
     """
-    short = T < 16 or entries >= WORTH_A_CALL
+    short = T < 16 or not entries or entries >= WORTH_A_CALL
     return T if short else round(T**0.5)
 
 

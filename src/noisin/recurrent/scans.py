@@ -158,6 +158,8 @@ def warn_if_growing(
     """Warn where the second moment of the state grows at the largest coefficient."""
     if not (torch_state.values_known(a) and torch_state.values_known(eps)):
         return
+    if not a.numel() or not eps.numel():
+        return
     with torch.no_grad():
         largest = float(a.abs().max())
         variance = float(eps.square().mean()) if variance is None else variance

@@ -6,7 +6,10 @@ import hypothesis
 import pytest
 import torch
 from hypothesis import strategies as st
+from torch.nn.utils.rnn import pack_padded_sequence
 
+import noisin
+from noisin import noise
 from noisin.recurrent.cell import KERNEL_CELLS as CELLS
 from noisin.recurrent.kernels.plan import Plan, cached
 
@@ -50,3 +53,17 @@ def test_a_plan_is_made_once_for_a_shape() -> None:
     assert cached(CELLS["lstm"], "additive", (3, 2), False) is one
     assert other is not one
     assert other.reverse
+
+
+@pytest.mark.parametrize("build", [True, False])
+def test_a_plan_of_inference_serves_training(build: bool) -> None:
+    """Its indices are remembered, and training saves them for its backward pass."""
+    cached.cache_clear()
+    rnn = noisin.LSTM(5, 7, noise=noise.Gaussian(0.5))
+    packed = pack_padded_sequence(torch.randn(4, 3, 5), [4, 2, 1])
+    if build:
+        with torch.inference_mode(), noisin.noise_on(rnn):
+            rnn(packed)
+    z, (h, _) = rnn(packed)
+    (z.data.sum() + h.sum()).backward()
+    assert all(p.grad is not None for p in rnn.parameters())

@@ -122,7 +122,9 @@ class Plan:
             return steps[self.offsets[-2] :]
         return steps.index_select(0, self._final.to(steps.device))
 
+    # The indices outlive a call under inference mode, and training could not save tensors of it.
     @cached_property
+    @torch.inference_mode(mode=False)
     def _indices(self) -> tuple[Tensor, Tensor, Tensor]:
         """The row that each row reads; the rows that read an initial one; and whose that is."""
         sizes, offsets = torch.tensor(self.sizes), torch.tensor(self.offsets)
@@ -137,6 +139,7 @@ class Plan:
         return before, first, sequences[first]
 
     @cached_property
+    @torch.inference_mode(mode=False)
     def _final(self) -> Tensor:
         """The last row of every sequence."""
         sizes, sequences = torch.tensor(self.sizes), torch.arange(self.N)
