@@ -189,3 +189,33 @@ def test_a_plain_function_cannot_be_silenced() -> None:
     ):
         with pytest.raises(InvalidType, match="expected a model, a torch.nn.Module, got function"):
             call()
+
+
+def test_the_batch_may_come_first() -> None:
+    """The same numbers, of a model that contains an RNN with its batch first."""
+    made = {}
+    for rows_first in (False, True):
+        torch.manual_seed(0)
+        rnn = noisin.RNN(1, 2, noise=noise.Gaussian(0.5), feedback=False, batch_first=rows_first)
+        made[rows_first] = Wrapped(rnn)
+    x, target = torch.randn(5, 4, 1), torch.randn(5, 4, 2)
+    lik, turned = likelihoods.Gaussian(), Window(x.transpose(0, 1), target.transpose(0, 1))
+    plain = analysis.risk_decomposition(made[False], Window(x, target), likelihood=lik)
+    with pytest.raises(InvalidValue, match="Pass batch_first=True"):
+        analysis.risk_decomposition(made[True], turned, likelihood=lik)
+    risk = analysis.risk_decomposition(made[True], turned, likelihood=lik, batch_first=True)
+    torch.testing.assert_close(risk.R_det, plain.R_det)
+    one = analysis.expected_kl(made[False], x, 4000, likelihood=lik)
+    two = analysis.expected_kl(made[True], turned.x, 4000, likelihood=lik, batch_first=True)
+    assert one.value == pytest.approx(two.value.item(), rel=0.1)
+
+
+class Wrapped(nn.Module):
+    """A model whose own attributes do not say where its batch is."""
+
+    def __init__(self, rnn: nn.Module) -> None:
+        super().__init__()
+        self.rnn = rnn
+
+    def forward(self, x: Tensor, state: Any = None) -> Any:
+        return self.rnn(x, state)

@@ -59,9 +59,16 @@ class Risk:
 
 
 def risk_decomposition(
-    model: nn.Module, batch: Window, K: int = 64, likelihood: Likelihood | None = None
+    model: nn.Module,
+    batch: Window,
+    K: int = 64,
+    likelihood: Likelihood | None = None,
+    *,
+    batch_first: bool | None = None,
 ) -> Risk:
     """R, R(det) and their difference, from K noise samples.
+
+    ``batch_first`` is as in :func:`noisin.objective.estimate`.
 
     >>> import noisin
     >>> from noisin import likelihoods, noise
@@ -73,7 +80,7 @@ def risk_decomposition(
     """
     checks.require_module("risk_decomposition", model)
     with torch.no_grad():
-        noisy = objective.estimate(model, batch, K, likelihood)
+        noisy = objective.estimate(model, batch, K, likelihood, batch_first=batch_first)
         with as_training(model, False):
             s, _ = model(batch.x, batch.state)
         likelihood = objective.likelihood_of(model, likelihood)
@@ -86,18 +93,21 @@ def expected_kl(
     K: int = 64,
     state: Any = None,
     likelihood: Likelihood | None = None,
+    *,
+    batch_first: bool | None = None,
 ) -> Measured:
     """``Σ E KL(p_h || p_z)``: how far predictions with noise are from those without.
 
     On targets that the clean model itself draws, it is what noise adds to the risk, for any noise,
     biased or not, and for dropout too: the noisy model is ``model`` as it is with the noise on, and
     the clean one is that in eval() with the noise off. In an exponential family it is the Bregman
-    divergence ``A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``.
+    divergence ``A(s_z) - A(s_h) - (s_z - s_h)·∇A(s_h)``. ``batch_first`` is as in
+    :func:`noisin.objective.estimate`.
     """
     checks.require_module("expected_kl", model)
     likelihood = objective.likelihood_of(model, likelihood)
     with torch.no_grad():
-        samples = objective.predict(model, x, K, state, likelihood).s
+        samples = objective.predict(model, x, K, state, likelihood, batch_first=batch_first).s
         with as_training(model, False):
             s_h, _ = model(x, state)
     gap = bregman(likelihood, s_h)

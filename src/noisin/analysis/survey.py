@@ -20,11 +20,15 @@ from noisin.analysis.unbiasedness import check_unbiased
 from noisin.errors import GrowingNoise
 from noisin.noise.sampling import Stochastic
 from noisin.recurrent.cells import Noisy
+from noisin.recurrent.functional import Mode, inject
 from noisin.recurrent.modules import GRU, LSTM
 from noisin.recurrent.scanned import MinGRU
 from noisin.regularizers import (
     DropoutLSTMCell,
     HighwayCell,
+    LayerNormLSTMCell,
+    MelisLSTMCell,
+    MogrifierLSTMCell,
     SynapticNoise,
     UpdateDropoutGRUCell,
     UpdateDropoutLSTMCell,
@@ -63,19 +67,20 @@ class DroppedInputs(Stochastic):
         return self.cell(x * mask, state)
 
 
-class DroppedWeights(Stochastic):
-    """A tanh cell with a mask on its recurrent weights, for each row and one for all steps."""
+class WeightsOfRows(Stochastic):
+    """A tanh cell with noise on its recurrent weights, for each row and one draw for all steps."""
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, law: noise.Noise, mode: Mode) -> None:
         super().__init__()
-        self.p, self.generator = p, None
+        self.law, self.mode, self.generator = law, mode, None
         self.cell = nn.RNNCell(F, H)
 
     def step_inputs(self, x: Tensor) -> Sequence[tuple[Tensor, Tensor]]:
         """The input of each step, and the weights of each row."""
         W = self.cell.weight_hh.expand(x.shape[1], H, H)
         if self.training:
-            W = W * self._mask(self.p, (H, x.shape[1], H), x).transpose(0, 1)
+            eps = self._draw(self.law, (H, x.shape[1], H), x).transpose(0, 1)
+            W = inject(W, eps, self.mode)
         return [
             (self.cell.bias_hh + nn.functional.linear(x_t, self.cell.weight_ih), W) for x_t in x
         ]
@@ -164,12 +169,32 @@ CELLS: Mapping[str, tuple[str, Make]] = {
     ),
     "zoneout, RNN": ("model.zoneout.p_h", lambda: Zoneout(nn.RNNCell(F, H), 0.3)),
     "zoneout, LSTM": ("model.zoneout", lambda: Zoneout(nn.LSTMCell(F, H), 0.3, 0.3)),
-    "weight drop": ("model.weight_drop", lambda: DroppedWeights(0.5)),
+    "zoneout, GRU": ("model.zoneout.p_h", lambda: Zoneout(nn.GRUCell(F, H), 0.3)),
+    "weight drop": (
+        "model.weight_drop",
+        lambda: WeightsOfRows(noise.Bernoulli(0.5), "multiplicative"),
+    ),
+    "weight noise, every sequence": (
+        "model.weight_noise",
+        lambda: WeightsOfRows(noise.Gaussian(0.5), "additive"),
+    ),
     "weight noise, every step": (
         'model.weight_noise.per = "step"',
         lambda: SynapticNoise(nn.LSTMCell(F, H), 0.5),
     ),
     "highway with recurrent dropout": ('model.cell = "highway"', _transforming),
+    "layer norm with recurrent dropout": (
+        'model.cell = "layer-norm-lstm"',
+        lambda: LayerNormLSTMCell(F, H, p_h=0.3),
+    ),
+    "LSTM of Melis et al. with recurrent dropout": (
+        'model.cell = "melis-lstm"',
+        lambda: MelisLSTMCell(F, H, p_h=0.3),
+    ),
+    "Mogrifier with recurrent dropout": (
+        'model.cell = "mogrifier-lstm"',
+        lambda: MogrifierLSTMCell(F, H, p_h=0.3),
+    ),
 }
 
 
