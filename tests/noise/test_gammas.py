@@ -37,7 +37,7 @@ def batched(sample: Callable[[], Tensor]) -> Tensor:
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, k: Tensor, r: Tensor, share: float = 1.0) -> None:
-    """Let torch draw the random bits k (int32) and the random numbers r, each again and again.
+    """Let torch draw the random bits k (int32 or int16) and the numbers r, each again and again.
 
     They are a ``share`` of what it draws: rejection would not end if all variates were rejected.
     """
@@ -49,7 +49,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, k: Tensor, r: Tensor, share: float = 1
         return torch.where(rand(real.shape) < share, given, real)
 
     def fed_random_(self: Tensor, *arguments: object, **options: object) -> Tensor:
-        real = random_(self, *arguments, **options).view(torch.int32)
+        real = random_(self, *arguments, **options).view(k.dtype)
         return real.copy_(fed(real, k))
 
     def fed_rand(*arguments: object, **options: object) -> Tensor:
@@ -101,6 +101,43 @@ class TestUniform:
             assert n.sample(shape, like=torch.empty(())).shape == shape
 
 
+class TestIndicator:
+    ALL = torch.arange(-(2**15), 2**15, dtype=torch.int16)
+
+    @pytest.mark.parametrize("p", [1e-3, 0.25, 0.4, 0.7316, 1 - 2**-17, 1.0])
+    def test_its_probability_is_exact(self, p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Given every pattern of its bits once, and a grid of the number that rounds p."""
+        source = Variates((2**16,), FLOAT32, torch.device("cpu"), None)
+        steps = 1000
+        kept = 0.0
+        for i in range(steps):
+            feed(monkeypatch, self.ALL, torch.tensor([(i + 0.5) / steps], dtype=FLOAT64))
+            eta = source.indicator(p)
+            kept += eta.sum().item()
+            monkeypatch.undo()
+            assert set(eta.unique().tolist()) <= {0, 1}
+        assert kept / (steps * 2**16) == pytest.approx(p, abs=0.51 / steps / 2**16)
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+    def test_by_torchs_own(self, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Variates, "is_plain", False)
+        feed(monkeypatch, self.ALL, GRID)
+        eta = Variates((63,), dtype, torch.device("cpu"), None).indicator(0.4)
+        assert torch.equal(eta.bool(), 1 - GRID <= 0.4)
+
+    @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (3, 5)])
+    def test_every_shape(self, shape: tuple[int, ...]) -> None:
+        assert Variates(shape, FLOAT32, torch.device("cpu"), None).indicator(0.5).shape == shape
+
+    def test_it_depends_on_the_generator_alone(self) -> None:
+        def drawn(seed: int) -> Tensor:
+            generator = torch.Generator().manual_seed(seed)
+            return Variates((99,), FLOAT32, torch.device("cpu"), generator).indicator(0.4)
+
+        assert torch.equal(drawn(1), drawn(1))
+        assert not torch.equal(drawn(1), drawn(2))
+
+
 EDGES = {"near 0": ([0, -1], 0.0), "near 1": ([2**31 - 1, -(2**31)], 1.0)}
 
 
@@ -124,7 +161,6 @@ QUANTILES: list[tuple[noise.Family, Callable[..., np.ndarray]]] = [
     (noise.Gumbel(1.3), lambda law, u, s: law.isf(u)),
     (noise.Laplace(1.3), lambda law, u, s: np.copysign(law.isf(np.abs(s) / 2), s)),
     (noise.Logistic(1.3), lambda law, u, s: np.copysign(law.isf(np.abs(s) / 2), s)),
-    (noise.Bernoulli(0.4), lambda law, u, s: np.where(u <= 0.4, 1.5, -1)),
     (noise.Gamma(1.3, alpha=1.0), lambda law, u, s: law.isf(u)),
     (noise.ChiSquare(2.0), lambda law, u, s: law.isf(u)),
     (noise.Beta(0.6, alpha=1.0), lambda law, u, s: law.isf(u)),
@@ -214,13 +250,16 @@ def test_float32_is_left_where_it_is_too_coarse(
 ) -> None:
     """In float32 a uniform below 1e-9 is zero: it would be kept sixty times too often."""
     drawn: set[torch.dtype] = set()
-    uniform = Variates.uniform
 
-    def spy(self: Variates) -> Tensor:
-        drawn.add(self.dtype)
-        return uniform(self)
+    def spied(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def spy(self: Variates, *p: float) -> Tensor:
+            drawn.add(self.dtype)
+            return method(self, *p)
 
-    monkeypatch.setattr(Variates, "uniform", spy)
+        return spy
+
+    for name in "uniform", "indicator":
+        monkeypatch.setattr(Variates, name, spied(getattr(Variates, name)))
     assert n.sample((10,), like=torch.empty(())).dtype == FLOAT32
     assert drawn == {dtype}
 

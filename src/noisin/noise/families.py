@@ -82,9 +82,7 @@ class Bernoulli(Family):
     def _draw(self, source: Variates) -> Tensor:
         # Float32 is too coarse to keep, or to drop, with a tiny probability.
         rare = min(self.gamma, 1 - self.gamma) < 1e-3
-        u = source.widened().uniform() if rare else source.uniform()
-        # In place it takes half the time; vmap has no rule for that.
-        eta = u.le_(self.gamma) if source.is_plain else u.le(self.gamma)
+        eta = (source.widened() if rare else source).indicator(self.gamma)
         return eta.to(source.dtype).div_(self.gamma).sub_(1)
 
 

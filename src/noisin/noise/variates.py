@@ -46,6 +46,20 @@ class Variates:
         # torch.rand gives the left ends of equal cells; their middles are symmetric and avoid 0.
         return self._rand().mul_(2).add_(torch.finfo(self.dtype).eps / 2 - 1)
 
+    def indicator(self, p: float) -> Tensor:
+        """1 with probability p, which must not be tiny, else 0.
+
+        On the CPU in float32 by 16 random bits each, a quarter of the time of ``torch.rand``. What
+        p is finer than 16 bits is left to chance, once for all: the probability is p exactly.
+        """
+        if not self._by_bits:
+            u = self.uniform()
+            return u.le_(p) if self.is_plain else u.le(p)  # vmap has no rule for le_
+        u = torch.rand((), dtype=torch.float64, device=self.device, generator=self.generator)
+        below = math.floor(p * 2**16 + float(u)) - 2**15
+        k = self._bits(torch.int16)
+        return k.le_(below - 1) if below > -(2**15) else k.zero_()
+
     @property
     def is_plain(self) -> bool:
         """Whether draws are tensors on the CPU with values: not traced, faked or batched."""
@@ -63,11 +77,14 @@ class Variates:
 
         A signed integer k stands for the cell [k, k + 1), and its middle avoids 0.
         """
+        return self._bits(torch.int32).to(torch.float32).add_(0.5).mul_(2.0**-31)
+
+    def _bits(self, dtype: torch.dtype) -> Tensor:
+        """Random integers of this dtype, in all of its range: as many of its bits."""
         n = math.prod(self.shape)
-        pairs = torch.empty((n + 1) // 2, dtype=torch.int64, device=self.device)
-        pairs.random_(-(2**63), None, generator=self.generator)  # None: to the end of the range
-        k = pairs.view(torch.int32)[:n].view(self.shape)
-        return k.to(torch.float32).add_(0.5).mul_(2.0**-31)
+        words = torch.empty(-(-n * dtype.itemsize // 8), dtype=torch.int64, device=self.device)
+        words.random_(-(2**63), None, generator=self.generator)  # None: to the end of the range
+        return words.view(dtype)[:n].view(self.shape)
 
     def _rand(self) -> Tensor:
         return torch.rand(self.shape, dtype=self.dtype, device=self.device, **self._source)
