@@ -42,6 +42,8 @@ class Batch:
         start, stop: the position in the epoch before and after this batch, for resuming.
         carries: whether the state continues from the batch before; if not, it starts from zero.
         lr_scale: a factor of the learning rate, for batches of unequal length.
+        padded: whether what follows the last scored target of a column is padding, so that neither
+            its predictions nor the state after it are used.
     """
 
     x: Tensor
@@ -51,6 +53,7 @@ class Batch:
     stop: int = 0
     carries: bool = True
     lr_scale: float = 1.0
+    padded: bool = False
 
     def __post_init__(self) -> None:
         parts = {"x": self.x, "target": self.target}
@@ -75,6 +78,20 @@ class Batch:
         if self.scored is not None:
             return int(self.scored.sum())
         return math.prod(self.target.shape[:2])
+
+    @property
+    def lengths(self) -> Tensor | None:
+        """The steps of each column before its padding, at least 1, ``(N,)``; None if all are T.
+
+        >>> scored = torch.tensor([[True, False], [True, True], [False, True]])
+        >>> Batch(torch.zeros(3, 2), torch.zeros(3, 2), scored, padded=True).lengths
+        tensor([2, 3])
+        """
+        if not self.padded or self.scored is None:
+            return None
+        steps = torch.arange(1, len(self.scored) + 1, device=self.scored.device)
+        lengths = (steps[:, None] * self.scored).amax(0).clamp_(min=1)
+        return lengths if bool((lengths < len(steps)).any()) else None
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""

@@ -14,6 +14,7 @@ from noisin._util import arguments, states
 from noisin.data.batch import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models.base import Head, Loss, State, mean_over_scored, remember
+from noisin.models.layers import Layer
 from noisin.models.sharing import is_shared
 from noisin.recurrent.samples import NOISE_SAMPLES, repeat_rows
 from noisin.regularizers.terms import Term, Trace
@@ -82,9 +83,14 @@ class SequenceModel(nn.Module):
         """What the record of a run recognises the model by: its parts as they are shown."""
         return {"parts": repr(self).splitlines(), "terms": [repr(term) for term in self.terms]}
 
-    def encode(self, x: Tensor, state: State = None, *, samples: int = 1) -> tuple[Tensor, State]:
-        """What the head reads, ``(T, N, H)``, and the state of the layers."""
-        trace, state = self._trace(x, state, **_asked(samples))
+    def encode(
+        self, x: Tensor, state: State = None, *, samples: int = 1, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """What the head reads, ``(T, N, H)``, and the state of the layers.
+
+        ``lengths`` are those of :class:`~noisin.data.Batch`: what is read of padding is arbitrary.
+        """
+        trace, state = self._trace(x, state, **_asked(samples, lengths))
         return trace.read[-1], state
 
     def forward(self, x: Tensor, state: State = None, *, samples: int = 1) -> tuple[Tensor, State]:
@@ -113,7 +119,7 @@ class SequenceModel(nn.Module):
         With ``each``, the loss also has the nll of each target, at the cost of computing the
         logits of a large vocabulary twice.
         """
-        trace, carried = self._trace(batch.x, state, **_asked(samples))
+        trace, carried = self._trace(batch.x, state, **_asked(samples, batch.lengths))
         before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
         nll = None
         if each:
@@ -143,7 +149,7 @@ class SequenceModel(nn.Module):
         self, batch: Batch, state: State = None, *, temperature: float = 1.0, samples: int = 1
     ) -> tuple[Tensor, Tensor, State]:
         """As :meth:`log_prob`, and what the head read, ``(T, N, H)``."""
-        z, carried = self.encode(batch.x, state, **_asked(samples))
+        z, carried = self.encode(batch.x, state, **_asked(samples, batch.lengths))
         before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
         nll, memory = self.head_at(temperature).nll(z, batch, before)
         return -nll, z, _with_memory(carried, memory)
@@ -160,18 +166,22 @@ class SequenceModel(nn.Module):
         head: Head = self.head.tempered(temperature)
         return head
 
-    def _trace(self, x: Tensor, state: State, *, samples: int = 1) -> tuple[Trace, State]:
+    def _trace(
+        self, x: Tensor, state: State, *, samples: int = 1, lengths: Tensor | None = None
+    ) -> tuple[Trace, State]:
         if samples != 1:
             arguments.whole(f"{type(self).__name__}: samples", samples, what=NOISE_SAMPLES)
             before, N = tuple(self._states(state)), x.shape[1]
             if is_shared(self.encoder, self.layers, self.dropouts, x, before, samples):
                 return self._shared_trace(x, states.sample(before, N, 0), samples)
             x, state = repeat_rows(x, samples), states.spread(before, N, samples)
+            lengths = None if lengths is None else lengths.repeat(samples)
         z = self.dropouts[0](self.encoder(x))
         emitted, read, carried = [], [], []
         parts = zip(self.layers, self.dropouts[1:], self._states(state), strict=True)
         for layer, dropout, part in parts:
-            h, after = layer(z, part)
+            known = {"lengths": lengths} if isinstance(layer, Layer) else {}
+            h, after = layer(z, part, **known)
             emitted.append(h)
             z = dropout(self._output(emitted))
             read.append(z)
@@ -228,9 +238,10 @@ class SequenceModel(nn.Module):
         return state[-1] if samples == 1 else states.spread(state[-1], x.shape[1], samples)
 
 
-def _asked(samples: int) -> dict[str, int]:
-    """The argument of a method, which a subclass may define without it."""
-    return {} if samples == 1 else {"samples": samples}
+def _asked(samples: int, lengths: Tensor | None = None) -> dict[str, Any]:
+    """The arguments of a method, which a subclass may define without them."""
+    asked = {} if samples == 1 else {"samples": samples}
+    return asked if lengths is None else {**asked, "lengths": lengths}
 
 
 def _with_memory(carried: tuple[Any, ...], memory: State) -> State:

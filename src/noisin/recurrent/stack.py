@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 from noisin._util import checks, states, torch_state
 from noisin.errors import InvalidTensor, Unsupported
@@ -127,7 +128,8 @@ class NoisyStack(Injected, TorchStack):
         eps = given.eps
         noisy = eps is not None or self._noise_acts()
         plain = not noisy and not given.alters and self._cell.torch_kernel is not None
-        if plain and not kernels.replaces_torch(self._cell.fused):
+        fused = self._cell.fused and not isinstance(input, PackedSequence)
+        if plain and not kernels.replaces_torch(fused):
             # Not super(): the compiler cannot trace it in a frame that it resumes.
             return self._torch_class.forward(self, input, hx)
         layout = Layout.of(input, self.batch_first)
@@ -139,7 +141,7 @@ class NoisyStack(Injected, TorchStack):
     def _pass(
         self, given: Given, layout: Layout, layers: Collection[int], noise: NoiseOf, like: Tensor
     ) -> Pass:
-        theirs = not kernels.replaces_torch(self._cell.fused)
+        theirs = not kernels.replaces_torch(self._cell.fused and layout.packed is None)
         if not given.alters:
             return Pass(layout, layers, noise, self.all_weights, torch_kernel=theirs)
         count, sizes = self.num_layers * self._directions, (self._output_size, self.hidden_size)

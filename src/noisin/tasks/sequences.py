@@ -90,8 +90,11 @@ class Sequences:
             yield replace(padded(chosen), start=a, stop=min(a + size, len(order)))
 
     def _evaluated(self, sequences: Sequence[Steps]) -> Iterator[Batch]:
-        """Whole sequences in order; the state is carried along one that is very long."""
-        size = self.eval_batch_size
+        """Whole sequences, the short ones first; the state is carried along one that is very long.
+
+        Sequences of about the same length need little padding.
+        """
+        size, sequences = self.eval_batch_size, sorted(sequences, key=lambda steps: len(steps.x))
         for a in range(0, len(sequences), size):
             batch = padded(sequences[a : a + size])
             for row in range(0, len(batch.x), EVAL_ROWS):
@@ -113,7 +116,7 @@ def padded(sequences: Sequence[Steps]) -> Batch:
     for n, steps in enumerate(sequences):
         for whole, part in zip((x, target, scored), steps, strict=True):
             whole[: len(part), n] = torch.from_numpy(part)
-    return Batch(x, target, scored, carries=False)
+    return Batch(x, target, scored, carries=False, padded=True)
 
 
 def cut(steps: Steps, longest: int | None) -> Iterator[Steps]:
