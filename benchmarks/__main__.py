@@ -19,6 +19,7 @@ from benchmarks.evaluation import compare_evaluation
 from benchmarks.growth import compare_growth
 from benchmarks.latent import compare_latent
 from benchmarks.layers import compare_clean, compare_layers
+from benchmarks.padding import compare_padding
 from benchmarks.regularizers import compare_regularizers
 from benchmarks.sampling import compare_samplers
 from benchmarks.shapes import compare_shapes
@@ -35,6 +36,7 @@ BENCHMARKS: Benchmarks = {
     "shapes": compare_shapes,
     "regularizers": compare_regularizers,
     "latent": compare_latent,
+    "padding": compare_padding,
     "sampling": compare_samplers,
     "evaluation": compare_evaluation,
     "steps": compare_steps,

@@ -94,6 +94,10 @@ BARS = [
     Bar("dynamic evaluation of 70 words", "noisin", "products", 1.50),
     *(Bar(f"SRNN, {T} steps of 8 sequences", "at once", "one by one", 0.85) for T in (100, 600)),
     *(Bar(f"VRNN, {T} steps of 8 sequences", "at once", "one by one", 0.70) for T in (100, 600)),
+    *(
+        Bar(f"pieces of unequal length, {layers}", "without", "with padding", 0.85)
+        for layers in ("LSTM 280", "LSTM 280, with noise", "GRU 280", "GRU 280, with noise")
+    ),
     *sampling_bars(0.04, "Gaussian", "Bernoulli", "Gumbel", "Logistic"),
     *sampling_bars(0.10, "Laplace", "Gamma(2)"),
     *sampling_bars(0.20, "Beta(2, 1.07)", "Chi-square(1.2)"),

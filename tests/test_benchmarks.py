@@ -19,6 +19,7 @@ from benchmarks.growth import compare_growth, exponent
 from benchmarks.latent import compare_latent
 from benchmarks.layers import SIZES, compare_clean, compare_layers
 from benchmarks.models import Shape
+from benchmarks.padding import compare_padding
 from benchmarks.regularizers import BY_STEPS, IN_KERNELS, compare_regularizers
 from benchmarks.regularizers import SIZES as REGULARIZED
 from benchmarks.rivals import Problem, Size
@@ -141,6 +142,7 @@ RUNS: dict[str, Callable[[], Any]] = {
     "regularizers": lambda: compare_regularizers([TOY], SHAPE, TEXT, budget=0.01),
     "clean": lambda: compare_clean([Size("GRU", 8, 2, T=3)], budget=0.01),
     "latent": lambda: compare_latent((3,), 0.01, hidden_size=8, z_size=2, mlp_size=4),
+    "padding": lambda: compare_padding(T=20, H=8, budget=0.01),
     "sampling": lambda: compare_samplers(TOY, budget=0.01),
     "evaluation": lambda: compare_evaluation([TOY], budget=0.01),
     "steps": lambda: compare_steps([SHAPE], budget=0.01),

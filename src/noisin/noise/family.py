@@ -99,7 +99,7 @@ class Family(ABC):
         >>> from noisin.noise import Bernoulli
         >>> g = torch.Generator().manual_seed(1111)
         >>> Bernoulli(0.5).sample((6,), like=torch.zeros(()), generator=g)
-        tensor([-1.,  1., -1.,  1., -1., -1.])
+        tensor([ 1., -1., -1.,  1., -1., -1.])
         """
         name = f"noise.{type(self).__name__}"
         shape = draws(name, shape, like, generator)

@@ -123,9 +123,9 @@ class WordDropout(Stochastic):
     >>> drop = WordDropout(0.5, generator=torch.Generator().manual_seed(1))
     >>> ids = torch.tensor([[3], [1], [3]])
     >>> drop(torch.ones(3, 1, 2), ids, 10)[:, 0]
-    tensor([[2., 2.],
-            [0., 0.],
-            [2., 2.]])
+    tensor([[0., 0.],
+            [2., 2.],
+            [0., 0.]])
     """
 
     def __init__(self, p: float, shared: bool = False, generator: Generator | None = None) -> None:
