@@ -126,7 +126,7 @@ def test_the_files_describe_their_records(path: Path) -> None:
 
 def test_what_the_page_says_of_the_published_lstm() -> None:
     """*Reached* is a comparison of means, of frames 2 to T on test."""
-    said = re.findall(r"reached the (\d\.\d\d) of Bai et al\. with (\w+)", PAGE)
+    said = re.findall(r"reached the (\d\.\d\d) of Bai et al\. with (\w+)", " ".join(PAGE.split()))
     assert said
     for value, arm in said:
         found = [after_first(run) for run in FINALS["jsb"]["lstm", arm]]
