@@ -34,6 +34,7 @@ HOSTNAME = 'hostname "$1" && shift && exec "$@"'
 POINTS = int(os.environ.get("NOISIN_SWEEP_POINTS", "12"))
 KINDS = ("worker", "node", "driver", "database")  # of deaths
 LEASE = 4.0  # seconds, instead of 60
+EPOCHS = 60  # some seconds: nodes start in less, so that all are at work together
 needs_namespaces = pytest.mark.skipif(
     subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False).returncode != 0,
     reason="host names need the right to make a UTS namespace",
@@ -136,7 +137,9 @@ def test_a_node_dies_and_another_makes_its_runs(
     server: PostgresServer, text: Path, tmp_path: Path, capsys: Any
 ) -> None:
     """Two nodes without a common folder; all processes of one are killed in the middle."""
-    path = write(tmp_path / "nodes.toml", text, "[grid]\ntrain.lr = [1.0, 2.0]\nthreads = [1]", 9)
+    path = write(
+        tmp_path / "nodes.toml", text, "[grid]\ntrain.lr = [1.0, 2.0]\nthreads = [1]", EPOCHS
+    )
     arguments = (path, "--storage", server.address)
     with Node("node-a", tmp_path, *arguments) as a, Node("node-b", tmp_path, *arguments) as b:
         wait_for(lambda: bool(at_work(a.out)) and bool(at_work(b.out)), 240)
@@ -181,7 +184,7 @@ def test_a_worker_that_is_stopped_for_longer_than_its_lease(
     server: PostgresServer, text: Path, tmp_path: Path
 ) -> None:
     """It is overtaken, continues, and does not complete the run a second time."""
-    path = write(tmp_path / "stopped.toml", text, "[grid]\ntrain.lr = [1.0]\nthreads = [1]", 9)
+    path = write(tmp_path / "stopped.toml", text, "[grid]\ntrain.lr = [1.0]\nthreads = [1]", EPOCHS)
     arguments = (path, "--storage", server.address)
     with Node("node-a", tmp_path, *arguments) as a:
         wait_for(lambda: bool(at_work(a.out)), 240)
@@ -208,7 +211,7 @@ def test_workers_nodes_drivers_and_the_database_are_killed(
     """Each kind of death in turn, until all points are made: one record each, the same bits."""
     lrs, dice = [round(1 + k / 10, 1) for k in range(POINTS)], random.Random(0)
     grid = f"[grid]\ntrain.lr = {lrs}\nthreads = [1]"
-    path = write(tmp_path / f"{shared.replace(' ', '-')}.toml", text, grid, 12)
+    path = write(tmp_path / f"{shared.replace(' ', '-')}.toml", text, grid, 2 * EPOCHS)
     arguments = [path, "--storage", server.address, "--jobs", "2"]
     bucket = tmp_path / "bucket"
     if shared == "a URL":
@@ -270,7 +273,7 @@ def test_a_dead_node_is_noticed_within_90_seconds(
     server: PostgresServer, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NOISIN_LEASE")
-    path = write(tmp_path / "noticed.toml", text, "[grid]\ntrain.lr = [1.0]\nthreads = [1]", 9)
+    path = write(tmp_path / "noticed.toml", text, "[grid]\ntrain.lr = [1.0]\nthreads = [1]", EPOCHS)
     arguments = (path, "--storage", server.address)
     query = "SELECT split_part(holder, ' ', 1) FROM noisin_leases WHERE study LIKE 'noticed%' "
     with Node("node-a", tmp_path, *arguments) as a, Node("node-b", tmp_path, *arguments) as b:
