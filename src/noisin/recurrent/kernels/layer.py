@@ -8,6 +8,7 @@ step by step, is the recurrence of :mod:`~.kernels.eager`, :mod:`~.kernels.nativ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -180,7 +181,7 @@ def _project(plan: Plan, x: Tensor, w: Weights, x_mask: Tensor | None) -> Tensor
     """The input's part of the gates of all steps, ``(S, slots · H)``; the bias is yet to come."""
     cell = plan.cell
     if x_mask is not None:
-        return masks.project(x, x_mask, w.w_ih)
+        return masks.project(partial(LAYER, "input"), x, x_mask, w.w_ih)
     if cell.inputs == cell.slots:
         return LAYER("input", x, w.w_ih.t())
     H = w.w_hh.shape[0] // cell.recurrent
@@ -230,7 +231,7 @@ def _products(
     if need_x and x_mask is None:
         d_x = LAYER("back", d_input, _rolled(w.w_ih, H) if gru else w.w_ih)
     elif need_x:
-        d_x = masks.multiply_back(d_input, x_mask, w.w_ih)
+        d_x = masks.multiply_back(d_input, x_mask, w.w_ih, product=partial(LAYER, "back"))
     d_ih = _of_weights(d_input, x, x_mask) if need_ih else None
     d_hh = None
     if need_hh:

@@ -7,12 +7,14 @@ that are held, the same at all steps, have the N rows of one step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from noisin.recurrent.kernels.plan import Plan
+
+Product = Callable[[Tensor, Tensor], Tensor]  # of two matrices
 
 
 def per_gate(mask: Tensor | None, columns: int) -> bool:
@@ -65,16 +67,18 @@ def multiply(gates: Tensor, v: Tensor, mask: Tensor | None, w: Tensor) -> None:
         gate.addmm_(v * own, columns)
 
 
-def project(x: Tensor, mask: Tensor, w: Tensor) -> Tensor:
+def project(product: Product, x: Tensor, mask: Tensor, w: Tensor) -> Tensor:
     """The products of all steps, of gates that have a mask each."""
-    gates = x.new_empty(len(x), len(w))
-    for own, gate, columns in by_gate(mask, x.shape[1], gates, w.t()):
-        torch.mm(times(x, own), columns, out=gate)
-    return gates
+    gates = by_gate(mask, x.shape[1], w.t())
+    return torch.cat([product(times(x, own), columns) for own, columns in gates], 1)
 
 
 def multiply_back(
-    d_gates: Tensor, mask: Tensor | None, w: Tensor, out: Tensor | None = None
+    d_gates: Tensor,
+    mask: Tensor | None,
+    w: Tensor,
+    out: Tensor | None = None,
+    product: Product = torch.mm,
 ) -> Tensor:
     """The gradient of v from that of the gates."""
     if mask is None or not per_gate(mask, w.shape[1]):
@@ -84,5 +88,5 @@ def multiply_back(
     d_v.zero_()
     for own, d_gate, columns in by_gate(mask, w.shape[1], d_gates, w.t()):
         by_step = d_v.view(-1, *own.shape)
-        by_step.addcmul_((d_gate @ columns.t()).view_as(by_step), own)
+        by_step.addcmul_(product(d_gate, columns.t()).view_as(by_step), own)
     return d_v
