@@ -110,9 +110,8 @@ def test_the_figures_of_speed_are_those_of_the_record() -> None:
     for case, _, *entries in table_rows(record.split("\n\n")[2]):
         limit, loop, eager, c = (float(entry.split()[0]) for entry in entries)
         measured[case] = [limit, c, eager, loop]
-    shown = {
-        case: list(map(float, ratios)) for case, *ratios in table_rows(page) if len(ratios) == 4
-    }
+    table = page[page.index("| | limit | C | eager") :].split("\n\n")[0]
+    shown = {case: list(map(float, ratios)) for case, *ratios in table_rows(table)}
     assert len(shown) == 10
     bars = [row[-1] for row in table_rows(record) if re.match("met|missed", row[-1])]
     assert f"{len(bars) - bars.count('met')} of {len(bars)} are, in this record" in page
