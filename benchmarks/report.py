@@ -19,7 +19,7 @@ from benchmarks.bars import Verdict
 from benchmarks.growth import exponent
 from benchmarks.rivals import kernels_present
 from benchmarks.timing import Comparison, Spread
-from noisin.recurrent.kernels import native
+from noisin.recurrent.kernels import compiled
 
 FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
 
@@ -32,7 +32,7 @@ def environment() -> dict[str, Any]:
         "flags": flags(),
         "threads": torch.get_num_threads(),
         "kernels": kernels_present(),
-        "library": native.origin(),
+        "library": compiled.origin(),
         "versions": {
             "noisin": noisin.__version__,
             "torch": torch.__version__,

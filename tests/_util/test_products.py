@@ -46,8 +46,13 @@ def test_every_candidate_is_the_product(
     right = LAYOUTS[b](torch.randn(K, N, dtype=dtype))
     with using(dict.fromkeys(part.names(), name)):
         found = part(which, left, right)
-    assert_close(found, (left.double() @ right.double()).to(dtype), rtol=1e-4, atol=1e-4)
+        total = torch.ones(M, 2 * N, dtype=dtype)  # of which a part is added to, in place
+        part.add(which, total[:, :N], left, right)
+    exact = (left.double() @ right.double()).to(dtype)
+    assert_close(found, exact, rtol=1e-4, atol=1e-4)
     assert found.is_contiguous()
+    assert_close(total[:, :N], 1 + exact, rtol=1e-4, atol=1e-4)
+    assert bool((total[:, N:] == 1).all())
 
 
 def test_this_torch_has_the_private_name_of_onednn() -> None:

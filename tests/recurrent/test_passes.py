@@ -15,7 +15,7 @@ import noisin
 from noisin import noise
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.recurrent import kernels
-from noisin.recurrent.kernels import native
+from noisin.recurrent.kernels import compiled
 from tests import oracle, pairwise
 from tests.cases import KINDS, LAYOUTS, MODES, Case, F, H
 from tests.recurrent.test_modules import arrange, as_given, as_tuple, outputs_of, sequences_of
@@ -23,7 +23,7 @@ from tests.recurrent.test_modules import arrange, as_given, as_tuple, outputs_of
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
 
 MASKED = [kind for kind in KINDS if kind != "gru-state"]
-KERNELS = ("reference", "eager", *(("c",) if native.library() is not None else ()))
+KERNELS = ("reference", "eager", *(("c",) if compiled.library() is not None else ()))
 TABLE = pairwise.table(
     MASKED, MODES, (True, False), ("all", "last", ()), (False, True), LAYOUTS, KERNELS,
     ("mask", "held mask", "weights", "mask and weights"),

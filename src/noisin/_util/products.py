@@ -108,11 +108,19 @@ class Products:
 
         With ``bias=`` it is added to each row; the result may be in ``out=``, or elsewhere.
         """
-        chosen = self.choice()[f"{kind}-{size_of(a, b)}"]
-        candidate = self.candidates.get(chosen)
-        if candidate is None or not candidate.runs(a, b):
-            return self.kinds[kind](a, b, **options)
-        return candidate.product(a, b, **options)
+        candidate = self._candidate(kind, a, b)
+        product = self.kinds[kind] if candidate is None else candidate.product
+        return product(a, b, **options)
+
+    def add(self, kind: str, total: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """``total + a @ b`` in place, likewise."""
+        candidate = self._candidate(kind, a, b)
+        return total.addmm_(a, b) if candidate is None else total.add_(candidate.product(a, b))
+
+    def _candidate(self, kind: str, a: Tensor, b: Tensor) -> Candidate | None:
+        """The one that is chosen for this product, or None for torch's own."""
+        found = self.candidates.get(self.choice()[f"{kind}-{size_of(a, b)}"])
+        return found if found is not None and found.runs(a, b) else None
 
     def choice(self) -> Choice:
         """The candidate for each kind and size, with the present number of threads."""

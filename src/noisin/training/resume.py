@@ -10,7 +10,7 @@ from torch import nn
 
 from noisin._util.products import Choice, choice_of
 from noisin.errors import InvalidValue
-from noisin.recurrent.kernels import native
+from noisin.recurrent.kernels import compiled
 from noisin.tasks import Task
 from noisin.tasks.base import facts_of
 from noisin.training.build import threads_worthwhile
@@ -189,7 +189,7 @@ def _surroundings(device: str, task: Task) -> dict[str, Any]:
     known = {} if observation is None else {"observation": observation.to_json()}
     return {
         **environment(torch.get_num_threads(), device),
-        "kernel": native.origin(),
+        "kernel": compiled.origin(),
         "products": chosen_products(),
         "unit": {"name": task.unit.name, "per": task.unit.per},
         **known,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from noisin._util import processor
-from noisin.recurrent.kernels import build, native
+from noisin.recurrent.kernels import build, compiled
 from tests.compiler import cheap, compiler_that, has_compiler, needs_compiler
 from tests.pairwise import stress_only
 
@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @needs_compiler
 def test_where_there_is_a_compiler_there_is_a_kernel() -> None:
-    assert native.library() is not None
+    assert compiled.library() is not None
 
 
 @pytest.mark.long
@@ -139,7 +139,7 @@ def test_without_a_compiler_or_a_home(tmp_path: Path) -> None:
         "import torch, noisin; from noisin import noise, kernels\n"
         "rnn = noisin.LSTM(2, 3, noise=noise.Gaussian(0.5))\n"
         "rnn(torch.randn(4, 1, 2))[0].sum().backward()\n"
-        "print(kernels.native.library())"
+        "print(kernels.compiled.library())"
     )
     environment = {"PATH": str(tmp_path), "NOISIN_CACHE": "/dev/null/nowhere", "NOISIN_KERNEL": "c"}
     done = subprocess.run(

@@ -13,7 +13,7 @@ import noisin
 from noisin import noise
 from noisin.errors import InvalidValue
 from noisin.recurrent import kernels
-from noisin.recurrent.kernels import native
+from noisin.recurrent.kernels import compiled
 from tests.compiler import needs_compiler
 
 DOUBLE: Any = {"dtype": torch.float64}
@@ -57,7 +57,7 @@ def test_the_c_kernel_alone_and_where_torch_has_none(monkeypatch: pytest.MonkeyP
         assert not kernels.replaces_torch(fused=True)
         with kernels.using("eager"):
             assert not kernels.replaces_torch(fused=False)
-        monkeypatch.setattr(native, "library", lambda: None)
+        monkeypatch.setattr(compiled, "library", lambda: None)
         assert not kernels.replaces_torch(fused=False)
     with kernels.everywhere():
         assert kernels.replaces_torch(fused=True)

@@ -1,4 +1,4 @@
-"""One step at a time, as in sampling and reinforcement learning: the product is torch's."""
+"""One step at a time, as in sampling and reinforcement learning: the product is a library's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from noisin import noise
 from noisin.recurrent import kernels
 from noisin.recurrent.cell import KERNEL_CELLS as CELLS
 from noisin.recurrent.functional import Weights
-from noisin.recurrent.kernels import layer, native
+from noisin.recurrent.kernels import compiled, layer, native
 from noisin.recurrent.kernels.plan import Plan
 from tests.compiler import needs_compiler
 from tests.pairwise import table
@@ -46,17 +46,18 @@ def run(kernel: str, plan: Plan, inputs: list[Tensor], eps: Tensor, mask: Any = 
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("cell", "mode", "reverse", "masked", "N", "H", "dtype", "threads"),
+    ("cell", "mode", "reverse", "masked", "N", "H", "dtype", "threads", "library"),
     table(
         CELLS, ("multiplicative", "additive"), (False, True), (False, True), (1, 8, 100),
-        (1, 9, 650), (torch.float32, torch.float64), (1, 2),
+        (1, 9, 650), (torch.float32, torch.float64), (1, 2), ("mkl", "onednn", "c"),
         where=lambda cell, mode, reverse, masked, *_: CELLS[cell].masks or not masked,
     ),
 )  # fmt: skip
 def test_values_and_gradients_are_those_of_the_reference(
     cell: str, mode: Any, reverse: bool, masked: bool, N: int, H: int, dtype: torch.dtype,
-    threads: int,
+    threads: int, library: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    monkeypatch.setenv("NOISIN_GEMM", library)
     plan = Plan(CELLS[cell], mode, (N,), reverse)
     inputs, eps, mask = inputs_of(plan, H, dtype)
     found = {}
@@ -82,7 +83,7 @@ def test_one_step_lays_out_no_weights(cell: str) -> None:
         for name in ("forward", "backward"):
             alone = native._alone(plan, None)
             args = (plan, 8, 0, 1, 0, False, alone, torch.float32)
-            assert (native._prepared(native.library(), name, *args).room == 0) == (T == 1)
+            assert (native._prepared(compiled.library(), name, *args).room == 0) == (T == 1)
 
 
 @pytest.mark.parametrize("kernel", ["eager", pytest.param("c", marks=needs_compiler)])

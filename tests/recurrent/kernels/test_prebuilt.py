@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from noisin._util import processor
-from noisin.recurrent.kernels import build, native, prebuilt
+from noisin.recurrent.kernels import build, compiled, prebuilt
 from noisin.recurrent.kernels.targets import ARCHITECTURES, BASELINE, VARIANTS
 from tests.compiler import cheap, needs_compiler
 from tests.pairwise import PRODUCTS
@@ -144,11 +144,11 @@ def test_a_processor_gets_the_widest_vectors_that_it_has(
         library = prebuilt.load(variants, features)
     assert library is not None
     assert caplog.messages == [f"The prebuilt C kernel runs, variant {name}."]
-    monkeypatch.setattr(native, "library", lambda: library)
-    assert native.tiling(torch.float32).block == 2 * lanes
-    assert native.tiling(torch.float64).block == lanes
+    monkeypatch.setattr(compiled, "library", lambda: library)
+    assert compiled.tiling(torch.float32).block == 2 * lanes
+    assert compiled.tiling(torch.float64).block == lanes
     monkeypatch.setattr(prebuilt, "FOLDER", variants)
-    assert native.origin() == f"prebuilt {name}"
+    assert compiled.origin() == f"prebuilt {name}"
 
 
 @pytest.mark.parametrize("present", [True, False])
@@ -158,15 +158,15 @@ def test_a_prebuilt_kernel_is_preferred_to_compiling(
     kept, made = (ctypes.CDLL(str(variants / f"{BASELINE}.so")) for _ in range(2))
     monkeypatch.setattr(prebuilt, "load", lambda: kept if present else None)
     monkeypatch.setattr(build, "load", lambda: made)
-    assert native.library.__wrapped__() is (kept if present else made)
+    assert compiled.library.__wrapped__() is (kept if present else made)
 
 
 def test_where_it_comes_from(monkeypatch: pytest.MonkeyPatch, variants: Path) -> None:
-    monkeypatch.setattr(native, "library", lambda: None)
-    assert native.origin() is None
+    monkeypatch.setattr(compiled, "library", lambda: None)
+    assert compiled.origin() is None
     elsewhere = ctypes.CDLL(str(variants / f"{BASELINE}.so"))
-    monkeypatch.setattr(native, "library", lambda: elsewhere)
-    assert native.origin() == "compiled"
+    monkeypatch.setattr(compiled, "library", lambda: elsewhere)
+    assert compiled.origin() == "compiled"
 
 
 def test_a_library_that_cannot_be_loaded_leaves_the_others(
@@ -199,7 +199,7 @@ openmp = r"lib(gomp|omp|iomp5)[^/]*[.]so[^/]*"
 print(json.dumps({
     "file": noisin.__file__,
     "kernel": kernels.kernel_for(ones, ones, (ones, ones), Weights(ones, ones)),
-    "origin": kernels.native.origin(),
+    "origin": kernels.compiled.origin(),
     "openmp": sorted(f for f in files if re.fullmatch(openmp, os.path.basename(f))),
 }))
 """

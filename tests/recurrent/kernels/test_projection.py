@@ -17,7 +17,7 @@ from noisin.errors import InvalidValue
 from noisin.recurrent import kernels
 from noisin.recurrent.cell import KERNEL_CELLS as CELLS
 from noisin.recurrent.functional import Weights
-from noisin.recurrent.kernels import layer, native
+from noisin.recurrent.kernels import compiled, layer, native
 from noisin.recurrent.kernels.plan import Plan
 from tests.compiler import needs_compiler
 from tests.pairwise import table
@@ -62,7 +62,7 @@ def test_values_and_gradients_are_those_of_the_reference(
     kernel: str, P: str, H: str, sizes: str, reverse: bool, masked: bool, mode: Any,
     dtype: torch.dtype, threads: int,
 ) -> None:  # fmt: skip
-    block = native.tiling(dtype).block if kernel == "c" else 8
+    block = compiled.tiling(dtype).block if kernel == "c" else 8
     blocks, more = PROJECTIONS[P]
     outputs = blocks * block + more
     blocks, more = HIDDEN[H]

@@ -16,7 +16,7 @@ from noisin.errors import InvalidValue
 from noisin.recurrent import kernels
 from noisin.recurrent.cell import KERNEL_CELLS as CELLS
 from noisin.recurrent.functional import Weights
-from noisin.recurrent.kernels import native
+from noisin.recurrent.kernels import compiled, native
 from noisin.recurrent.kernels.plan import Plan
 from tests.compiler import needs_compiler
 
@@ -167,7 +167,7 @@ def test_the_last_look_before_pointers_are_passed(change: dict[str, Any], messag
 def test_no_more_threads_than_blocks_of_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread has room of its own, and one without units would only wait."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 100_000)
-    block = native.tiling(torch.float64).block
+    block = compiled.tiling(torch.float64).block
     for units in (1, block, block + 1, 3 * block):
         w_hh = torch.zeros(4 * units, units, dtype=torch.float64)
         plan = Plan(CELLS["lstm"], "additive", (10**6,))

@@ -12,7 +12,7 @@ from typing import Literal
 from torch import Tensor
 
 from noisin._util import checks, torch_state
-from noisin.recurrent.kernels import eager, gpu, native
+from noisin.recurrent.kernels import compiled, eager, gpu, native
 
 CHOICES = ("auto", "c", "eager", "reference", "triton")
 # What runs a layer step by step; all have the functions `forward` and `backward` of `eager`.
@@ -59,7 +59,7 @@ def replaces_torch(fused: bool) -> bool:
         fused: whether torch has a kernel for all steps of such a layer on a CPU.
     """
     if _everywhere.get() == "c":
-        return not fused and chosen() in ("auto", "c") and native.library() is not None
+        return not fused and chosen() in ("auto", "c") and compiled.library() is not None
     return _everywhere.get() is not None
 
 

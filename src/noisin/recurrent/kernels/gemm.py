@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noisin.recurrent.kernels import native
+from noisin.recurrent.kernels import compiled
 
-_SUFFIX = {torch.float32: "float", torch.float64: "double"}
 # Below this many multiplications, starting a second thread costs more than it saves.
 _WORTH_A_THREAD = 300_000
 
@@ -26,12 +25,12 @@ class _Product(ctypes.Structure):
 def runs(a: Tensor, b: Tensor) -> bool:
     """Whether there is a compiled product for these matrices."""
     return (
-        a.dtype in _SUFFIX
+        a.dtype in compiled.SUFFIX
         and a.dtype == b.dtype
         and a.device.type == b.device.type == "cpu"
         and a.numel() > 0
         and b.numel() > 0
-        and native.library() is not None
+        and compiled.library() is not None
     )
 
 
@@ -47,7 +46,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     c = a.new_empty(M, N)
     threads = max(1, min(torch.get_num_threads(), 1 + M * N * K // _WORTH_A_THREAD))
     call = _Product(M, N, K, *a.stride(), *b.stride(), N, threads)
-    room_of, run = _functions(_SUFFIX[a.dtype])
+    room_of, run = _functions(compiled.SUFFIX[a.dtype])
     room = a.new_empty(room_of(ctypes.byref(call)))
     run(ctypes.byref(call), room.data_ptr(), a.data_ptr(), b.data_ptr(), c.data_ptr())
     return c
@@ -55,7 +54,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 @cache
 def _functions(suffix: str) -> tuple[Any, Any]:
-    library = native.library()
+    library = compiled.library()
     room, run = getattr(library, f"gemm_room_{suffix}"), getattr(library, f"gemm_{suffix}")
     room.argtypes, room.restype = [ctypes.POINTER(_Product)], ctypes.c_long
     run.argtypes, run.restype = [ctypes.POINTER(_Product), *[ctypes.c_void_p] * 4], None

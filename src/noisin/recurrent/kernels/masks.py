@@ -15,6 +15,7 @@ from torch import Tensor
 from noisin.recurrent.kernels.plan import Plan
 
 Product = Callable[[Tensor, Tensor], Tensor]  # of two matrices
+AddProduct = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the last two to the first, in place
 
 
 def per_gate(mask: Tensor | None, columns: int) -> bool:
@@ -52,7 +53,13 @@ def by_gate(mask: Tensor, columns: int, *others: Tensor) -> Iterator[tuple[Tenso
     return zip(*(matrix.chunk(R, 1) for matrix in (mask, *others)), strict=True)
 
 
-def multiply(gates: Tensor, v: Tensor, mask: Tensor | None, w: Tensor) -> None:
+def multiply(
+    gates: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    w: Tensor,
+    add: AddProduct = Tensor.addmm_,
+) -> None:
     """Add the products to the gates, ``(N, R · H)``, in place.
 
     >>> gates, v, w = torch.zeros(1, 2), torch.tensor([[1.0, 2.0]]), torch.ones(2, 2)
@@ -61,10 +68,10 @@ def multiply(gates: Tensor, v: Tensor, mask: Tensor | None, w: Tensor) -> None:
     tensor([[1., 6.]])
     """
     if mask is None or not per_gate(mask, v.shape[1]):
-        gates.addmm_(v if mask is None else v * mask, w.t())
+        add(gates, v if mask is None else v * mask, w.t())
         return
     for own, gate, columns in by_gate(mask, v.shape[1], gates, w.t()):
-        gate.addmm_(v * own, columns)
+        add(gate, v * own, columns)
 
 
 def project(product: Product, x: Tensor, mask: Tensor, w: Tensor) -> Tensor:
@@ -82,7 +89,7 @@ def multiply_back(
 ) -> Tensor:
     """The gradient of v from that of the gates."""
     if mask is None or not per_gate(mask, w.shape[1]):
-        d_v = torch.mm(d_gates, w, out=out)
+        d_v = product(d_gates, w) if out is None else torch.mm(d_gates, w, out=out)
         return d_v if mask is None else d_v.mul_(mask)
     d_v = d_gates.new_empty(len(d_gates), w.shape[1]) if out is None else out
     d_v.zero_()

@@ -8,100 +8,26 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from noisin.recurrent.functional import Factors
-from noisin.recurrent.kernels import build, masks, prebuilt, signature
+from noisin.recurrent.kernels import compiled, masks, signature
 from noisin.recurrent.kernels.plan import Plan
+from noisin.recurrent.kernels.products import LAYER
 
-_SUFFIX = {torch.float32: "float", torch.float64: "double"}
 # Below this many multiplications per step, synchronizing two threads costs more than it saves.
 _WORTH_A_THREAD = 30_000
 # Below this many units, the same for a step without its product.
 _UNITS_WORTH_A_THREAD = 8192
 
 
-class Tiling(NamedTuple):
-    """How the recurrent product is cut: at the edges of these a shape can go wrong."""
-
-    chunk: int  # rows at a time
-    tall: int  # rows of a tile, at most
-    low: int  # rows of a tile, at least, where there are more rows than those of one
-    near: int  # terms of a sum at a time
-    block: int  # hidden units at a time
-
-
-_NUMBERS = (
-    "cell", "additive", "reverse", "T", "N", "H", "P", "threads", "masked", "held", "multiplied",
-    "D",
-)  # fmt: skip
-
-
-class _Call(ctypes.Structure):
-    _fields_ = (*((name, ctypes.c_long) for name in _NUMBERS), ("offset", ctypes.c_void_p))
-
-
-class _Factors(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_void_p) for name in Factors._fields)
-
-
-@cache
-def library() -> ctypes.CDLL | None:
-    """The compiled recurrences, or None where they are neither prebuilt nor can be compiled."""
-    loaded = prebuilt.load() or build.load()
-    return None if loaded is None else _typed(loaded)
-
-
-def origin() -> str | None:
-    """Where the library comes from: ``prebuilt avx2``, ``compiled``, or None if there is none."""
-    loaded = library()
-    if loaded is None:
-        return None
-    variant = prebuilt.variant(loaded)
-    return "compiled" if variant is None else f"prebuilt {variant}"
-
-
-def load(path: Path) -> None:
-    """Take this library from now on: how a trial runs one that is not trusted yet."""
-    global library
-    loaded = _typed(ctypes.CDLL(str(path)))
-    library = cache(lambda: loaded)
-
-
-def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    for suffix in _SUFFIX.values():
-        room = getattr(loaded, f"room_{suffix}")
-        room.argtypes, room.restype = [ctypes.POINTER(_Call), ctypes.c_long], ctypes.c_long
-        for name, tensors in (("forward", 11), ("backward", 15)):
-            plain = [ctypes.POINTER(_Call), *[ctypes.c_void_p] * tensors]
-            factored = [ctypes.POINTER(_Factors), *plain]
-            for kind, arguments in (("", plain), ("_factored", factored)):
-                function = getattr(loaded, f"{name}{kind}_{suffix}")
-                function.argtypes, function.restype = arguments, None
-    return loaded
-
-
-def tiling(dtype: torch.dtype) -> Tiling:
-    """That of the loaded library."""
-    loaded = library()
-    assert loaded is not None
-    return _tiling(loaded, _SUFFIX[dtype])
-
-
-@cache
-def _tiling(loaded: ctypes.CDLL, suffix: str) -> Tiling:
-    numbers = ctypes.c_long * len(Tiling._fields)
-    return Tiling(*numbers.in_dll(loaded, f"tiling_{suffix}"))
-
-
 def runs(x: Tensor) -> bool:
     """Whether there is a compiled recurrence for these tensors."""
-    return x.device.type == "cpu" and x.dtype in _SUFFIX and library() is not None
+    return x.device.type == "cpu" and x.dtype in compiled.SUFFIX and compiled.library() is not None
 
 
 def forward(
@@ -170,7 +96,7 @@ class _Prepared(NamedTuple):
     """A call of the library up to its tensors: what it depends on is the same in every batch."""
 
     function: Any
-    layer: _Call
+    layer: compiled.Call
     room: int  # numbers
     offsets: Any  # which the layer points to
 
@@ -187,7 +113,7 @@ def _call(
     leading: tuple[Any, ...] = ()
     if factors.given:
         signature.check_factors(plan, w_hh, tensors["w_hr"], factors)
-        leading = (ctypes.byref(_Factors(*map(_pointer, factors))),)
+        leading = (ctypes.byref(compiled.FactorPointers(*map(_pointer, factors))),)
         kind = f"{name}_factored"
     else:
         kind = name
@@ -199,7 +125,7 @@ def _call(
     mask = tensors["mask"]
     masked = 0 if mask is None else mask.shape[1] // w_hh.shape[1]
     held = mask is not None and masks.is_held(plan, mask)
-    call = _prepared(library(), kind, plan, H, P, threads, masked, held, alone, w_hh.dtype)
+    call = _prepared(compiled.library(), kind, plan, H, P, threads, masked, held, alone, w_hh.dtype)
     room = w_hh.new_empty(call.room)
     pointers = map(_pointer, tensors.values())
     call.function(*leading, ctypes.byref(call.layer), room.data_ptr(), *pointers)
@@ -214,9 +140,9 @@ def _prepared(
     loaded: ctypes.CDLL, name: str, plan: Plan, H: int, P: int, threads: int, masked: int,
     held: bool, alone: bool, dtype: torch.dtype,
 ) -> _Prepared:  # fmt: skip
-    T, N, suffix = len(plan.sizes), plan.N, _SUFFIX[dtype]
+    T, N, suffix = len(plan.sizes), plan.N, compiled.SUFFIX[dtype]
     offsets = (ctypes.c_long * (T + 1))(*plan.offsets)
-    layer = _Call(
+    layer = compiled.Call(
         plan.cell.code, plan.mode == "additive", plan.reverse, T, N, H, P, threads, masked, held,
         alone, signature.row_stride(plan.cell.slots * H, dtype), ctypes.addressof(offsets),
     )  # fmt: skip
@@ -226,7 +152,7 @@ def _prepared(
 
 def _threads(plan: Plan, w_hh: Tensor, H: int, alone: bool = False) -> int:
     """As many as torch has, where there is work for them."""
-    blocks = -(-H // tiling(w_hh.dtype).block)
+    blocks = -(-H // compiled.tiling(w_hh.dtype).block)
     if alone:
         worth = 1 + plan.N * H // _UNITS_WORTH_A_THREAD
     else:
@@ -235,7 +161,7 @@ def _threads(plan: Plan, w_hh: Tensor, H: int, alone: bool = False) -> int:
 
 
 def _alone(plan: Plan, w_hr: Tensor | None) -> bool:
-    """Whether the recurrent product is torch's: one step is not worth laying out the weights."""
+    """Whether the product is that of a library: one step is not worth laying out the weights."""
     return len(plan.sizes) == 1 and w_hr is None
 
 
@@ -245,15 +171,15 @@ def _multiply(plan: Plan, tensors: Mapping[str, Any]) -> None:
     given = gates.shape[1] - len(u)  # columns that the state does not add to
     if given:
         gates[:, plan.cell.inputs * u.shape[1] :] = 0
-    masks.multiply(gates[:, given:] if given else gates, read, mask, u)
+    masks.multiply(gates[:, given:] if given else gates, read, mask, u, partial(LAYER.add, "input"))
 
 
 def _multiply_back(d_gates: Tensor, u: Tensor, mask: Any, along: Any) -> Tensor:
     """The gradient of the only step's z0; ``along`` is what flows past the weights."""
     d_recurrent = d_gates[:, d_gates.shape[1] - len(u) :]
     if along is not None:  # which goes with no mask
-        return torch.addmm(along, d_recurrent, u)
-    return masks.multiply_back(d_recurrent, mask, u)
+        return LAYER.add("back", along, d_recurrent, u)
+    return masks.multiply_back(d_recurrent, mask, u, product=partial(LAYER, "back"))
 
 
 def _emit_back(plan: Plan, eps: Tensor, d_z: Tensor) -> Tensor:

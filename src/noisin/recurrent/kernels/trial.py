@@ -21,8 +21,8 @@ from torch import Tensor
 
 from noisin.recurrent.cell import KERNEL_CELLS, CellSpec
 from noisin.recurrent.functional import Factors, Weights
-from noisin.recurrent.kernels import build, layer, native, reference
-from noisin.recurrent.kernels.native import Tiling
+from noisin.recurrent.kernels import build, compiled, layer, native, reference
+from noisin.recurrent.kernels.compiled import Tiling
 from noisin.recurrent.kernels.plan import Plan
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
@@ -36,7 +36,7 @@ def passes() -> bool:
         _agrees(Plan(cell, mode, sizes, reverse), H, P, masks, factored, dtype, generator)  # type: ignore[arg-type]
         for (cell, mode, reverse, masks, factored), dtype in itertools.product(_kinds(), TOLERANCE)
         for sizes, H, P in _shapes(
-            native.tiling(dtype), cell, mode == "multiplicative" and reverse == factored
+            compiled.tiling(dtype), cell, mode == "multiplicative" and reverse == factored
         )
     )
 
@@ -117,5 +117,5 @@ def _agrees(
 
 
 if __name__ == "__main__":
-    native.load(Path(sys.argv[1]))
+    compiled.load(Path(sys.argv[1]))
     sys.exit(0 if passes() else build.WRONG)
