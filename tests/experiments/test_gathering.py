@@ -11,6 +11,7 @@ from noisin.errors import InvalidValue
 from noisin.experiments.collection import collect
 from noisin.experiments.gathering import Gathered, gather
 from noisin.experiments.sweep.outcome import all_folders, find
+from noisin.training.record import RunRecord
 from tests.experiments.records import write_run
 
 DIGEST = "0123456789ab"
@@ -41,6 +42,30 @@ def test_equal_paths_of_different_records_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "all").exists()
     Path(sources[1], "demo").rename(Path(sources[1], "other"))
     assert gather(sources, tmp_path / "all") == Gathered(2, 0, 0)
+
+
+def end(record: RunRecord, how: str) -> None:
+    """As a sweep notes it."""
+    record.write(f"{how}.json", {"config": record.config.hash(), "message": "the loss is infinite"})
+
+
+def test_a_run_that_diverged_is_a_result(tmp_path: Path) -> None:
+    """One that failed, or was pruned, may still be made."""
+    for seed, how in enumerate(("diverged", "pruned", "failed")):
+        end(write_run(tmp_path / "a" / how, (90.0,), complete=False, seed=seed), how)
+    sources, out = [str(tmp_path / "a")], tmp_path / "all"
+    assert gather(sources, out) == Gathered(1, 0, 2)
+    (run,) = collect(out)
+    assert (run.folder.name, run.diverged) == ("diverged", "the loss is infinite")
+    assert gather(sources, out) == Gathered(0, 1, 2)
+
+
+def test_a_run_that_diverged_here_and_ended_there_is_refused(tmp_path: Path) -> None:
+    end(write_run(tmp_path / "a" / "run", (90.0,), complete=False), "diverged")
+    write_run(tmp_path / "b" / "run", (90.0,))
+    with pytest.raises(InvalidValue, match="records of the same settings and differ"):
+        gather([str(tmp_path / name) for name in "ab"], tmp_path / "all")
+    assert not (tmp_path / "all").exists()
 
 
 def test_a_run_that_is_being_fetched_is_not_found(tmp_path: Path) -> None:

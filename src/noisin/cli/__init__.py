@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "tune": "Find a good strength of the noise, and a learning rate beside it, within a budget.",
     "sweep": "Make many runs with several processes. The same command continues a sweep that was "
     "stopped.",
-    "collect": "Copy the complete records of several folders into one. Run it again to add what "
+    "collect": "Copy the finished records of several folders into one. Run it again to add what "
     "is new.",
     "table": "Show a table of your own runs, or a table of the paper next to them.",
     "figure": "Draw a figure of the paper from your own runs. The paper has one.",

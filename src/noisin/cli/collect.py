@@ -10,10 +10,10 @@ from noisin.experiments.sweep.address import require_place_without_secret
 
 
 def collect(source: str, /, *more: str, out: Path, without_checkpoints: Switch = False) -> int:
-    """Copy the complete records of several folders into one. Run it again to add what is new.
+    """Copy the finished records of several folders into one. Run it again to add what is new.
 
-    Nothing is overwritten: two records of the same settings with different results are refused, and
-    nothing is copied then.
+    A run is finished if it is complete or has diverged. Nothing is overwritten: two records of the
+    same settings with different results are refused, and nothing is copied then.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Gather the finished records of several folders or URLs into one folder.
 
-Machines that share no folder each have the records of their own runs. A record is identified by the
-hash of its settings; two records of the same settings must agree in everything but times.
+Machines that share no folder each have the records of their own runs. A run is finished if it is
+complete or has diverged, which is a result as well. A record is identified by the hash of its
+settings; two records of the same settings must agree in everything but times.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def gather(
     checkpoints: bool = True,
     note: Callable[[str], None] = lambda _: None,
 ) -> Gathered:
-    """Copy the complete records of all sources to ``out``, each once. Nothing is overwritten.
+    """Copy the finished records of all sources to ``out``, each once. Nothing is overwritten.
 
     Args:
         sources: folders, or URLs as fsspec opens them.
@@ -59,10 +60,10 @@ def gather(
         raise InvalidValue(f"collect: {out} is not a folder. Choose another one for --out.")
     with _local(sources) as roots:
         found = [(root, run) for root in roots for run in _sound(collect(root, note=note))]
-        complete = [(root, run) for root, run in found if run.complete]
+        finished = [(root, run) for root, run in found if _is_finished(run)]
         known = _fingerprints(_sound(collect(out))) if out.is_dir() else {}
         new: dict[str, tuple[Path, Run]] = {}
-        for root, run in complete:
+        for root, run in finished:
             digest, mine = run.config.hash(), fingerprint(RunRecord(run.folder))
             before = known.setdefault(digest, (run.folder, mine))
             if before[1] != mine:
@@ -78,7 +79,11 @@ def gather(
         for target, run in targets:
             note(f"{target.relative_to(out)}")
             _copy(run.folder, target, checkpoints)
-        return Gathered(len(new), len(complete) - len(new), len(found) - len(complete))
+        return Gathered(len(new), len(finished) - len(new), len(found) - len(finished))
+
+
+def _is_finished(run: Run) -> bool:
+    return run.complete or run.diverged is not None
 
 
 def _sound(runs: Collection) -> Collection:
@@ -93,7 +98,7 @@ def _fingerprints(runs: Collection) -> dict[str, tuple[Path, str]]:
     return {
         run.config.hash(): (run.folder, fingerprint(RunRecord(run.folder)))
         for run in runs
-        if run.complete
+        if _is_finished(run)
     }
 
 
