@@ -18,6 +18,7 @@ from noisin.noise.sampling import Shard, set_shard
 from noisin.recurrent import kernels
 from noisin.recurrent.injection import Injection
 from noisin.regularizers.weights import WeightDrop
+from noisin.training.predictors.base import in_rows
 from tests.pairwise import table
 
 T, N, F, H = 7, 4, 3, 5
@@ -123,6 +124,27 @@ def test_the_loss_of_a_padded_batch(samples: int) -> None:
         found.append([mean, *torch.autograd.grad(mean, list(net.parameters()))])
     assert_close(found[1], found[0])
     assert_close(found[2], found[1])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+def test_steps_that_are_not_scored_in_the_middle_are_read(rows: int) -> None:
+    """Hours that are missing, at the end of a part whose state the next part continues from."""
+    torch.manual_seed(0)
+    model = SequenceModel(Values(F), [layer("lstm", F, H)], Dense(H, F, likelihoods.Bernoulli()))
+    x = (sequences() > 0).double()
+    missing = torch.rand(T, N, generator=torch.Generator().manual_seed(3)) < 0.5
+    whole = Batch(x, x, REAL & ~missing, padded=True)
+    parts = list(in_rows([whole], rows))
+    joined = parts[0].followed_by(parts[1])
+    assert [part.padded for part in (*parts, joined)] == [
+        *[False] * (len(parts) - 1), True, len(parts) == 2
+    ]  # fmt: skip
+    with kernels.everywhere(), torch.no_grad():
+        expected, state, found = model.double().log_prob(whole)[0], None, []
+        for part in parts:
+            log_prob, state = model.log_prob(part, state)
+            found.append(log_prob)
+    assert_close(torch.cat(found)[whole.scored], expected[whole.scored])
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,9 @@ class Batch:
         return self._map(lambda part: part[:, own])
 
     def rows(self, own: slice) -> Batch:
-        """Some of the T rows."""
-        return self._map(lambda part: part[own])
+        """Some of the T rows. Unless they are the last ones, the next continue from their state."""
+        part = self._map(lambda part: part[own])
+        return replace(part, padded=self.padded and len(self.x) - 1 in range(len(self.x))[own])
 
     def followed_by(self, after: Batch) -> Batch:
         """This batch and the one that continues it, as one."""
@@ -112,7 +113,8 @@ class Batch:
         if self.scored is not None or after.scored is not None:
             scored = torch.cat([_all(b.target) if b.scored is None else b.scored for b in both])
         x, target = torch.cat([b.x for b in both]), torch.cat([b.target for b in both])
-        return replace(self, x=x, target=target, scored=scored, stop=after.stop)
+        stop, padded = after.stop, after.padded
+        return replace(self, x=x, target=target, scored=scored, stop=stop, padded=padded)
 
     def repeat(self, K: int) -> Batch:
         """K copies of all columns, side by side: one for each noise sample."""
