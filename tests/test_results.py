@@ -6,6 +6,7 @@ import doctest
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,27 @@ def test_the_verdict_on_tuning_is_that_of_the_records(preset: str) -> None:
     if grid:
         assert formats.markdown(table) in page
     assert verdict in page
+
+
+def seeds_sheet() -> Sheet:
+    """What the tuning of the built-in text chose with other seeds."""
+    rows = []
+    for path in (RESULTS / "tune").glob("*/tune-manual-*/tune.json"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.with_name("tuned.toml").read_text(encoding="utf-8"))
+        chosen = found["chosen"]
+        valid = f"{math.exp(chosen['score']):.2f}"
+        start = f"{found['start']['std']:.2f}"
+        rows.append((str(settings.get("seed", 1111)), start, f"{chosen['std']:g}", valid))
+    heads = "seed", "start", "chosen std", "valid"
+    return Sheet("noisin tune on the built-in text, by seed", heads, tuple(sorted(rows)), left=())
+
+
+def test_the_seeds_of_tuning_are_those_of_the_records() -> None:
+    sheet = seeds_sheet()
+    assert len(sheet.rows) == 3
+    page = (RESULTS / "tune" / "README.md").read_text(encoding="utf-8")
+    assert formats.markdown(sheet) in page
 
 
 def arms_sheet() -> Sheet:
