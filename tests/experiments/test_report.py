@@ -187,6 +187,16 @@ def test_no_two_lines_look_alike(tmp_path: Path) -> None:
     assert len({look.marker for look in looks}) == 10
 
 
+@pytest.mark.parametrize(("runs", "last"), [(10, "1 other"), (11, "2 others")])
+def test_lines_without_a_look_are_counted(runs: int, last: str, tmp_path: Path) -> None:
+    for i in range(runs):
+        write_run(tmp_path / str(i), noise={"gamma": 0.1 * (i + 1)})
+    (task,) = tasks(collect(tmp_path))
+    _, lines = charts.learning_curves(task)
+    assert len(lines) == 10
+    assert lines[-1].label == f"{last}, valid only"
+
+
 def test_the_spread_is_drawn_by_family(tmp_path: Path) -> None:
     write_run(tmp_path / "plain", (90.0, 80.0))
     for family in ("gaussian", "beta"):

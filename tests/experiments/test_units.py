@@ -290,7 +290,10 @@ def test_zero_and_negative_scores_are_drawn(unit: Unit, tmp_path: Path) -> None:
     assert len(spread[1]) == 2, "the level without noise, and the family"
     low, high = axes.get_ylim()
     assert low < unit.value(-3.0) < unit.value(0.0) < high
-    page.render(collect(tmp_path), tmp_path)
+    text = page.render(collect(tmp_path), tmp_path)
+    number = f"{abs(unit.value(-3.0)):.{unit.digits}f}"
+    assert f'<td class="number">−{number}</td>' in text, "a minus sign"
+    assert f">-{number}" not in text, "and not a hyphen"
 
 
 def test_the_axis_of_one_score_and_of_none(tmp_path: Path) -> None:

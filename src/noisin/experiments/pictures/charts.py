@@ -112,7 +112,8 @@ def learning_curves(task: TaskGroup) -> tuple[Figure, list[LegendLine]]:
     score_axis(axes, task.unit, top)
     named = [line for line in reversed(lines) if line.style is not OTHERS]
     rest = len(lines) - len(named)
-    return figure, named + ([LegendLine(f"{rest} others, valid only", OTHERS)] if rest else [])
+    others = f"{rest} {'others' if rest > 1 else 'other'}, valid only"
+    return figure, named + ([LegendLine(others, OTHERS)] if rest else [])
 
 
 def spread(task: TaskGroup) -> tuple[Figure, list[LegendLine]] | None:

@@ -186,11 +186,16 @@ def render(runs: Collection, folder: Path) -> str:
         most_rows=MOST_ROWS,
         tags=tags.of_point,
         tags_of_run=tags.of_run,
-        number=lambda value, unit: "–" if value is None else seeds.number(value, unit),
+        number=_number,
         capital=_capital,
         json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         marker=palette.path,
     )
+
+
+def _number(value: float | None, unit: Unit) -> str:
+    """A score as a page shows it, with a minus sign and not a hyphen."""
+    return "–" if value is None else seeds.number(value, unit).replace("-", "−")
 
 
 def _capital(words: object) -> str:
