@@ -98,6 +98,10 @@ BARS = [
         Bar(f"pieces of unequal length, {layers}", "without", "with padding", 0.85)
         for layers in ("LSTM 280", "LSTM 280, with noise", "GRU 280", "GRU 280, with noise")
     ),
+    *(
+        Bar(f"parts of nearly equal length, {layers}", "without", "with padding", 1.05)
+        for layers in ("LSTM 280", "LSTM 280, with noise")
+    ),
     *sampling_bars(0.04, "Gaussian", "Bernoulli", "Gumbel", "Logistic"),
     *sampling_bars(0.10, "Laplace", "Gamma(2)"),
     *sampling_bars(0.20, "Beta(2, 1.07)", "Chi-square(1.2)"),

@@ -1,4 +1,10 @@
-"""Pieces of unequal length: a training step without their padding, over one with it."""
+"""A training step without the padding of its sequences, over one with it.
+
+``pieces of unequal length``
+    music: almost half of a batch is padding.
+``parts of nearly equal length``
+    a series that is cut for training: there is so little padding that it should be computed.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +28,26 @@ LAWS = {"": None, ", with noise": noise.Gaussian(0.5)}
 
 
 def compare_padding(T: int = T, H: int = H, budget: float = 8.0) -> Iterator[Comparison]:
-    """One comparison per cell, with and without noise."""
+    """One comparison per cell with and without noise, and likewise of nearly equal parts."""
     for cell in "lstm", "gru":
         for name, law in LAWS.items():
-            model = two_layers(cell, H, law)
-            batch = pieces(T)
-            rivals = {
-                "with padding": step(model, replace(batch, padded=False)),
-                "without": step(model, batch),
-            }
-            yield compare(f"pieces of unequal length, {cell.upper()} {H}{name}", rivals, budget)
+            title = f"pieces of unequal length, {cell.upper()} {H}{name}"
+            yield compare(title, rivals(two_layers(cell, H, law), pieces(T, T // 10)), budget)
+    for name, law in LAWS.items():
+        title = f"parts of nearly equal length, LSTM {H}{name}"
+        yield compare(title, rivals(two_layers("lstm", H, law), pieces(T, T - 1)), budget)
 
 
-def pieces(T: int) -> Batch:
-    """Random notes in pieces of a tenth of T to T frames: 45 % of the batch is padding."""
+def rivals(model: SequenceModel, batch: Batch) -> dict[str, Rival]:
+    """The same steps with all rows, and with what the layers choose."""
+    whole = replace(batch, padded=False)
+    return {"with padding": step(model, whole), "without": step(model, batch)}
+
+
+def pieces(T: int, shortest: int) -> Batch:
+    """Random notes in pieces of so many to T frames: of a tenth to T, 45 % is padding."""
     x = (torch.rand(T + 1, N, NOTES, generator=Generator().manual_seed(0)) < 0.05).float()
-    lengths = torch.linspace(max(1, T // 10), T, N).long()
+    lengths = torch.linspace(max(1, shortest), T, N).long()
     return Batch(x[:-1], x[1:], torch.arange(T)[:, None] < lengths, padded=True)
 
 
@@ -53,7 +63,7 @@ def step(model: SequenceModel, batch: Batch) -> Rival:
     leaves = list(model.parameters())
 
     def run() -> object:
-        with kernels.everywhere():
+        with kernels.everywhere("c"):
             return torch.autograd.grad(model.loss(batch).mean, leaves)
 
     return run

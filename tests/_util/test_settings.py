@@ -120,7 +120,7 @@ def test_a_class_is_loaded_without_torch() -> None:
 
 def test_a_class_that_refuses_its_arguments_is_one_message() -> None:
     assert construct("x", complex, 1, 2) == 1 + 2j
-    with pytest.raises(InvalidValue, match="model.head: dict failed: .*Check its"):
+    with pytest.raises(InvalidValue, match="model.head: dict failed: TypeError: .*Check its"):
         construct("model.head", dict, 3)
-    with pytest.raises(InvalidValue, match="model.cell: .*pop failed: .*Check its arguments"):
+    with pytest.raises(InvalidValue, match="model.cell: .*pop failed: KeyError: 'size'. Check its"):
         construct("model.cell", {}.pop, "size")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,12 @@ from torch.testing import assert_close
 
 from noisin import likelihoods, noise
 from noisin.data import Batch
-from noisin.models import Dense, Dropout, SequenceModel, Values
+from noisin.models import Dense, Dropout, Loss, SequenceModel, Values
 from noisin.models.layers import Layer, layer
 from noisin.noise.sampling import Shard, set_shard
 from noisin.recurrent import kernels
 from noisin.recurrent.injection import Injection
 from noisin.regularizers.weights import WeightDrop
-from noisin.training.predictors.base import in_rows
 from tests.pairwise import table
 
 T, N, F, H = 7, 4, 3, 5
@@ -103,21 +103,27 @@ def test_processes_that_share_a_batch_draw_what_one_would(option: str) -> None:
         assert_close(z[REAL[:, own]], whole[:, own][REAL[:, own]])
 
 
-def test_torchs_kernel_computes_the_padding() -> None:
-    """It takes longer for packed sequences than for padded ones."""
-    net, x = made("lstm", "clean"), sequences()
-    assert torch.equal(net(x, lengths=LENGTHS)[0], net(x)[0])
+def model() -> SequenceModel:
+    torch.manual_seed(0)
+    layers = [layer("lstm", size, H, injection=Injection(LAW)) for size in (F, H)]
+    return SequenceModel(Values(F), layers, Dense(H, F, likelihoods.Bernoulli())).double()
+
+
+def padded(real: Tensor = REAL) -> Batch:
+    x = (sequences() > 0).double()
+    return Batch(x, x, real, padded=True)
+
+
+def garbage(batch: Batch) -> Batch:
+    """Padding that is not a number: whoever computes with it has no finite result."""
+    assert batch.scored is not None
+    return replace(batch, x=batch.x.where(batch.scored[..., None], torch.nan))
 
 
 @pytest.mark.parametrize("samples", [1, 2])
 def test_the_loss_of_a_padded_batch(samples: int) -> None:
-    torch.manual_seed(0)
-    layers = [layer("lstm", size, H, injection=Injection(LAW)) for size in (F, H)]
-    net = SequenceModel(Values(F), layers, Dense(H, F, likelihoods.Bernoulli())).double()
-    x = (sequences() > 0).double()
-    batch, found = Batch(x, x, REAL, padded=True), []
-    garbage = replace(batch, x=x.where(REAL[..., None], torch.nan))
-    for given in replace(batch, padded=False), batch, garbage:
+    net, found = model(), []
+    for given in replace(padded(), padded=False), padded(), garbage(padded()):
         torch.manual_seed(1)
         with kernels.everywhere():
             mean = net.loss(given, samples=samples).mean
@@ -126,25 +132,68 @@ def test_the_loss_of_a_padded_batch(samples: int) -> None:
     assert_close(found[2], found[1])
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 5])
-def test_steps_that_are_not_scored_in_the_middle_are_read(rows: int) -> None:
-    """Hours that are missing, at the end of a part whose state the next part continues from."""
-    torch.manual_seed(0)
-    model = SequenceModel(Values(F), [layer("lstm", F, H)], Dense(H, F, likelihoods.Bernoulli()))
-    x = (sequences() > 0).double()
-    missing = torch.rand(T, N, generator=torch.Generator().manual_seed(3)) < 0.5
-    whole = Batch(x, x, REAL & ~missing, padded=True)
-    parts = list(in_rows([whole], rows))
-    joined = parts[0].followed_by(parts[1])
-    assert [part.padded for part in (*parts, joined)] == [
-        *[False] * (len(parts) - 1), True, len(parts) == 2
-    ]  # fmt: skip
-    with kernels.everywhere(), torch.no_grad():
-        expected, state, found = model.double().log_prob(whole)[0], None, []
-        for part in parts:
-            log_prob, state = model.log_prob(part, state)
-            found.append(log_prob)
-    assert_close(torch.cat(found)[whole.scored], expected[whole.scored])
+@pytest.mark.parametrize("ask", ["log_prob", "read"])
+def test_the_score_of_a_padded_batch(ask: str) -> None:
+    net = model().eval()
+    expected = net.log_prob(replace(padded(), padded=False))[0]
+    with kernels.everywhere():
+        found, *_, state = getattr(net, ask)(garbage(padded()))
+    assert_close(found[REAL], expected[REAL])
+    assert state[0][0].isfinite().all(), "the padding was computed"
+
+
+LITTLE = torch.arange(T)[:, None] < torch.tensor([7, 6, 7, 6])  # 7 % padding
+
+
+@pytest.mark.parametrize(
+    ("real", "where", "computed"),
+    [
+        (REAL, kernels.everywhere, False),
+        (REAL, nullcontext, True),  # torch's kernel takes longer for packed sequences
+        (LITTLE, kernels.everywhere, True),
+    ],
+    ids=["left out", "torch's kernel", "little padding"],
+)
+def test_padding_is_computed_where_that_takes_less_time(
+    real: Tensor, where: Any, computed: bool
+) -> None:
+    """Then it is in the state, which is that of the last real step otherwise."""
+    with where():
+        h, _ = model().loss(garbage(padded(real))).state[0]
+    assert bool(h.isnan().any()) == computed
+
+
+class Older(Layer):
+    """A layer that was written before layers knew of padding."""
+
+    def forward(self, x: Tensor, state: Any = None, *, samples: int = 1) -> Any:  # type: ignore[override]
+        return super().forward(x, state, samples=samples)
+
+
+class Doubled(SequenceModel):
+    """A model that was."""
+
+    def encode(self, x: Tensor, state: Any = None, *, samples: int = 1) -> Any:  # type: ignore[override]
+        z, state = super().encode(x, state, samples=samples)
+        return 2 * z, state
+
+
+def test_subclasses_without_the_argument() -> None:
+    parts = model()
+    layers = [Older(made.rnn, made.dropout) for made in parts.layers]
+    whole = replace(padded(), padded=False)
+    for net in (
+        SequenceModel(parts.encoder, layers, parts.head),
+        Doubled(parts.encoder, parts.layers, parts.head),
+    ):
+        for ask in net.loss, net.log_prob:
+            found = []
+            for batch in padded(), whole:
+                torch.manual_seed(1)
+                with kernels.everywhere():
+                    result = ask(batch)
+                found.append(result.mean if isinstance(result, Loss) else result[0][REAL])
+            assert_close(*found)
 
 
 @pytest.mark.parametrize(

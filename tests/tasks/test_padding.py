@@ -154,6 +154,22 @@ def test_a_long_sequence_is_cut_for_training_alone() -> None:
     assert [b.x.shape[:2] for b in found.batches("train_clean")] == [(10, 2)]
 
 
+def test_layers_are_told_of_the_padding() -> None:
+    """In training and in scoring: a batch that says so may be computed without it."""
+    found = task(10, 3)
+    assert {b.padded for split in found.splits for b in found.batches(split)} == {True}
+    (batch,) = found.batches("train")
+    assert batch.lengths is not None
+    assert sorted(batch.lengths.tolist()) == [3, 10]
+
+
+def test_sequences_of_like_length_are_scored_together() -> None:
+    splits = {name: some((9, 2, 8, 3, 1, 7)) for name in ("train", "valid", "test")}
+    found = Sequences(splits, batch_size=6, eval_batch_size=2)
+    for split in "valid", "test", "train_clean":
+        assert [b.scored.sum(0).tolist() for b in found.batches(split)] == [[1, 2], [3, 7], [8, 9]]
+
+
 def test_cut() -> None:
     for T in range(1, 30):
         (steps,) = some((T,))

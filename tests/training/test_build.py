@@ -80,7 +80,7 @@ def test_a_std_and_a_schedule_need_from_variance(module: str) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("{}:Uniform", {"gamma": -1.0}, "Uniform failed: the width is negative. Check"),
+        ("{}:Uniform", {"gamma": -1.0}, "Uniform failed: ValueError: the width is negative. Check"),
         ("{}:Scaled", {"std": 1.0, "alpha": 1.0}, "from_variance failed: .*alpha"),
         ("{}:Biased", {"gamma": 1.0}, "Biased: noise must be centred"),
         ("{}:Loud", {"gamma": 1.0}, "the class needs variance and sample, and has no variance"),

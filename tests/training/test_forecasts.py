@@ -13,7 +13,7 @@ import noisin
 from noisin import noise
 from noisin.errors import InvalidType, InvalidValue
 from noisin.likelihoods import LIKELIHOODS, SCALED
-from noisin.models import Dense, LearntScale, SequenceModel, Values
+from noisin.models import Autoregressive, Dense, LearntScale, SequenceModel, Values
 from noisin.models.latent import VRNN
 from noisin.models.paths import draw
 from noisin.tasks import Series
@@ -145,6 +145,28 @@ def test_a_head_without_a_likelihood() -> None:
     model = SequenceModel(Values(2), [noisin.LSTM(2, 3)], torch.nn.Identity())
     with pytest.raises(InvalidType, match="Identity has no likelihood to draw from"):
         draw(model, torch.zeros(1, 2), 3, lambda drawn: drawn)
+
+
+@pytest.mark.parametrize("method", ["predict_next", "encode_next"])
+def test_a_model_with_a_method_of_its_own_is_asked_by_it(method: str) -> None:
+    """With a head that draws values itself, by what that reads."""
+    calls = []
+
+    class Own(SequenceModel):
+        def predict_next(self, x: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
+            calls.append("predict_next")
+            return super().predict_next(x, state)
+
+        def encode_next(self, x: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any, Any]:
+            calls.append("encode_next")
+            return super().encode_next(x, state)
+
+    heads: dict[str, Any] = {"predict_next": Dense, "encode_next": Autoregressive}
+    head = heads[method](3, 2, LIKELIHOODS["bernoulli"]())
+    model = Own(Values(2), [noisin.LSTM(2, 3)], head)
+    draw(model, torch.zeros(1, 2), 3, lambda drawn: drawn)
+    assert calls.count(method) == 3
+    assert (calls.count("predict_next") == 0) == (method == "encode_next")
 
 
 class ReadsWithNoise(SequenceModel):

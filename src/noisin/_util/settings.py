@@ -172,8 +172,9 @@ def construct(setting: str, make: Callable[..., Any], *args: Any, **kwargs: Any)
         raise
     except Exception as error:  # code of the user's may raise any
         name = getattr(make, "__qualname__", repr(make))
+        what = f"{type(error).__name__}: {error}"
         raise InvalidValue(
-            f"{setting}: {name} failed: {error}. Check its arguments, or name another class."
+            f"{setting}: {name} failed: {what}. Check its arguments, or name another class."
         ) from error
 
 

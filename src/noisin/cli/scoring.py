@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,7 +184,9 @@ class Session:
         return score, {name: value for name, value in others.items() if value is not None}
 
     def tuned(self, budget: int, tokens: int) -> Sequence[Trial]:
-        """The settings that were tried on the first tokens of valid, in order."""
+        """The settings that were tried on a part of valid, in order."""
+        from noisin.training.predictors.parts import part_of
+
         start = self.settings
         longest = min(self.longest("valid", ALL), max(1, tokens // self.batch_size))
         fixed = [name for name, value in self.given.items() if value is not None]
@@ -195,15 +197,15 @@ class Session:
             raise InvalidValue(
                 "--tune: all settings are given, so there is nothing to tune. Leave some out."
             )
-        total = sum(batch.count for batch in first(self.task.batches("valid"), tokens))
+        part = partial(part_of, partial(self.task.batches, "valid"), tokens)
+        total = sum(batch.count for batch in part())
         tried = 0
 
         def measure(settings: Mapping[str, Any]) -> float:
             nonlocal tried
             tried += 1
-            batches = first(self.task.batches("valid"), tokens)
             predictor = self._predictor(settings)
-            return self._scored(f"trial {tried}/{budget}", batches, total, predictor).nats
+            return self._scored(f"trial {tried}/{budget}", part(), total, predictor).nats
 
         return tuning.search(measure, start, grids, budget)
 
@@ -287,18 +289,6 @@ def task_of(
             f"the sha256 is {sha256}. Pass the path of the right data with --data."
         )
     return task
-
-
-def first(batches: Iterable[Batch], tokens: int) -> Iterator[Batch]:
-    """The first rows of some batches, with so many targets or a few more."""
-    left = tokens
-    for batch in batches:
-        rows = max(1, -(-left // batch.x.shape[1]))
-        part = batch.rows(slice(0, rows))
-        yield replace(part, carries=batch.carries)
-        left -= part.count
-        if left <= 0:
-            return
 
 
 def sentence(found: Mapping[str, Any], unit: Unit) -> str:

@@ -16,13 +16,13 @@ from typing import Any, get_args
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from noisin._util import arguments, checks, states
 from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.models import steps
+from noisin.models.padding import without_padding
 from noisin.models.steps import GateDropout
-from noisin.recurrent import drop_ins, kernels
+from noisin.recurrent import drop_ins
 from noisin.recurrent.cell import CellSpec, find
 from noisin.recurrent.cells import Noisy
 from noisin.recurrent.convert import clean_twin
@@ -96,7 +96,8 @@ class Layer(nn.Module):
     ) -> tuple[Tensor, Any]:
         """``(T, N, F)`` to ``(T, N, H)``, and the state; of K samples, as in a stack.
 
-        Steps from ``lengths`` on, ``(N,)``, are padding, and what they emit is arbitrary.
+        Steps from ``lengths`` on, ``(N,)``, are padding that kernels leave out. What is emitted
+        there is arbitrary.
         """
         rnn, K = self.rnn, 1
         if samples != 1 and isinstance(rnn, NoisyStack) and not self.draws:
@@ -114,8 +115,8 @@ class Layer(nn.Module):
             rnn = clean_twin(rnn)
         if K > 1:
             given["samples"] = K
-        elif samples == 1 and lengths is not None and _skips_padding(rnn):
-            return _without_padding(rnn, x, state, lengths, given)
+        elif samples == 1 and lengths is not None and isinstance(rnn, NoisyStack):
+            return without_padding(rnn, x, state, lengths, given)
         z, state = rnn(x, state, **given)
         return z, state
 
@@ -131,26 +132,6 @@ class Layer(nn.Module):
         if self.updates is not None and self.updates.acts:
             given["update_mask"] = self.updates.mask(x, rnn.hidden_size).unsqueeze(0)
         return given
-
-
-def _skips_padding(rnn: nn.RNNBase) -> bool:
-    """Whether our kernel runs this layer in any case: torch's takes long for packed sequences."""
-    return isinstance(rnn, NoisyStack) and kernels.replaces_torch(fused=False)
-
-
-def _without_padding(
-    rnn: Any, x: Tensor, state: Any, lengths: Tensor, given: Mapping[str, Any]
-) -> tuple[Tensor, Any]:
-    """Run a layer on what is not padding, with the noise that it would have there otherwise.
-
-    So the noise does not depend on the lengths, and processes that share a batch draw it alike.
-    """
-    eps = None if rnn.is_certain() else rnn.sample_eps(x)
-    lengths = lengths.cpu().clone()
-    lengths[lengths.argmax()] = len(x)  # as noise and masks have it; a share may have none so long
-    rows = pack_padded_sequence(x, lengths, enforce_sorted=False)
-    z, state = rnn(rows, state, eps=eps, **given)
-    return pad_packed_sequence(z, total_length=len(x))[0], state
 
 
 def layer(

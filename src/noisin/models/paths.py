@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -50,13 +51,12 @@ def draw(
         raise InvalidType(
             f"draw: {type(model.head).__name__} has no likelihood to draw from. Use a linear head."
         )
-    encode_next: Callable[..., tuple[Tensor, State, State]] = model.encode_next
+    step = _encoding(model) if sample else _predicting(model)
     if isinstance(model, LatentModel):
-        encode_next = partial(encode_next, generator=generator)
+        step = partial(step, generator=generator)
     drawn: list[Tensor] = []
     while len(drawn) < length:
-        z, memory, state = encode_next(x.unsqueeze(0), state)
-        s = z[-1] if sample else model.head.predict(z, memory)[-1]
+        s, state = step(x.unsqueeze(0), state)
         if not s.isfinite().all():
             raise Unsupported(
                 f"draw: the model predicts NaN or infinity at step {len(drawn) + 1}: its weights "
@@ -65,3 +65,21 @@ def draw(
         drawn.append((sample or likelihood.sample)(s, generator))
         x = next_input(drawn[-1])
     return torch.stack(drawn)
+
+
+Step = Callable[..., tuple[Tensor, State]]
+
+
+def _predicting(model: SequenceModel | LatentModel) -> Step:
+    """A step to the parameters of the next value, ``(N, O)``, and the state."""
+    return model.predict_next
+
+
+def _encoding(model: SequenceModel | LatentModel) -> Step:
+    """A step to what the head reads, ``(N, H)``, and the state."""
+
+    def step(x: Tensor, state: State, **options: Any) -> tuple[Tensor, State]:
+        z, _, state = model.encode_next(x, state, **options)
+        return z[-1], state
+
+    return step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any, cast
@@ -15,8 +15,9 @@ from noisin.data.batch import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models.base import Head, Loss, State, mean_over_scored, remember
 from noisin.models.layers import Layer
+from noisin.models.padding import worth_leaving_out
 from noisin.models.sharing import is_shared
-from noisin.recurrent.samples import NOISE_SAMPLES, repeat_rows
+from noisin.recurrent.samples import NOISE_SAMPLES, repeat_rows, takes
 from noisin.regularizers.terms import Term, Trace
 
 
@@ -90,12 +91,12 @@ class SequenceModel(nn.Module):
 
         ``lengths`` are those of :class:`~noisin.data.Batch`: what is read of padding is arbitrary.
         """
-        trace, state = self._trace(x, state, **_asked(samples, lengths))
+        trace, state = self._trace(x, state, **_asked(self._trace, samples, lengths))
         return trace.read[-1], state
 
     def forward(self, x: Tensor, state: State = None, *, samples: int = 1) -> tuple[Tensor, State]:
         """The prediction of the head for each step, such as natural parameters, and the state."""
-        z, carried = self.encode(x, state, **_asked(samples))
+        z, carried = self.encode(x, state, **_asked(self.encode, samples))
         before, x = self._memory(state, x, samples), repeat_rows(x, samples)
         memory, after = remember(self.head, z, x, before)
         return self.head.predict(z, memory), _with_memory(carried, after)
@@ -119,7 +120,8 @@ class SequenceModel(nn.Module):
         With ``each``, the loss also has the nll of each target, at the cost of computing the
         logits of a large vocabulary twice.
         """
-        trace, carried = self._trace(batch.x, state, **_asked(samples, batch.lengths))
+        asked = _asked(self._trace, samples, worth_leaving_out(batch))
+        trace, carried = self._trace(batch.x, state, **asked)
         before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
         nll = None
         if each:
@@ -142,14 +144,16 @@ class SequenceModel(nn.Module):
 
         ``temperature`` divides the natural parameters.
         """
-        log_p, _, state = self.read(batch, state, temperature=temperature, **_asked(samples))
+        asked = _asked(self.read, samples)
+        log_p, _, state = self.read(batch, state, temperature=temperature, **asked)
         return log_p, state
 
     def read(
         self, batch: Batch, state: State = None, *, temperature: float = 1.0, samples: int = 1
     ) -> tuple[Tensor, Tensor, State]:
         """As :meth:`log_prob`, and what the head read, ``(T, N, H)``."""
-        z, carried = self.encode(batch.x, state, **_asked(samples, batch.lengths))
+        asked = _asked(self.encode, samples, worth_leaving_out(batch))
+        z, carried = self.encode(batch.x, state, **asked)
         before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)
         nll, memory = self.head_at(temperature).nll(z, batch, before)
         return -nll, z, _with_memory(carried, memory)
@@ -180,8 +184,8 @@ class SequenceModel(nn.Module):
         emitted, read, carried = [], [], []
         parts = zip(self.layers, self.dropouts[1:], self._states(state), strict=True)
         for layer, dropout, part in parts:
-            known = {"lengths": lengths} if isinstance(layer, Layer) else {}
-            h, after = layer(z, part, **known)
+            asked = _asked(layer.forward, 1, lengths) if isinstance(layer, Layer) else {}
+            h, after = layer(z, part, **asked)
             emitted.append(h)
             z = dropout(self._output(emitted))
             read.append(z)
@@ -238,10 +242,14 @@ class SequenceModel(nn.Module):
         return state[-1] if samples == 1 else states.spread(state[-1], x.shape[1], samples)
 
 
-def _asked(samples: int, lengths: Tensor | None = None) -> dict[str, Any]:
+def _asked(
+    method: Callable[..., Any], samples: int, lengths: Tensor | None = None
+) -> dict[str, Any]:
     """The arguments of a method, which a subclass may define without them."""
-    asked = {} if samples == 1 else {"samples": samples}
-    return asked if lengths is None else {**asked, "lengths": lengths}
+    asked: dict[str, Any] = {} if samples == 1 else {"samples": samples}
+    if lengths is not None and takes(method, "lengths"):
+        asked["lengths"] = lengths
+    return asked
 
 
 def _with_memory(carried: tuple[Any, ...], memory: State) -> State:

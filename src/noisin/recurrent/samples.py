@@ -41,11 +41,12 @@ def offered(model: object) -> bool:
     if not isinstance(model, nn.Module):
         return False
     methods = [getattr(model, name) for name in _METHODS if hasattr(model, name)]
-    return all(_takes_samples(method) for method in methods)
+    return all(takes(method, "samples") for method in methods)
 
 
-def _takes_samples(method: Any) -> bool:
-    argument = inspect.signature(method).parameters.get("samples")
+def takes(method: Callable[..., Any], name: str) -> bool:
+    """Whether a method has a keyword-only argument of this name."""
+    argument = inspect.signature(method).parameters.get(name)
     return argument is not None and argument.kind is inspect.Parameter.KEYWORD_ONLY
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from noisin._util import states
 from noisin.errors import NoisinError
 from noisin.likelihoods import Bernoulli
 from noisin.models.latent import VRNN, LatentModel
 from noisin.models.latent.lstm_chain import ChainSteps, Functions, Operands, lstm_chain
-from noisin.models.latent.networks import dense
+from noisin.models.latent.networks import StepStack, dense
 from noisin.noise import Gaussian
 from tests.models.latent.test_chain import f, g
 from tests.models.latent.test_models import F, N, T, Z, build, noise_for, window
@@ -197,6 +197,60 @@ def test_other_cells_and_several_layers_run_one_by_one(options: dict[str, Any]) 
     assert isinstance(model, VRNN)
     assert model.layers.only_lstm() is None
     assert model.bound(window()).kl.isfinite().all()
+
+
+class Half(nn.Linear):
+    """Another linear layer."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        return 0.5 * super().forward(z)
+
+
+class Reversed(StepStack):
+    """Other steps."""
+
+    def sequence(self) -> Any:
+        advance = super().sequence()
+        return lambda x, state=None: advance(-x, state)
+
+
+def replaced(model: VRNN, part: str) -> None:
+    """Put something else in the place of a part."""
+    linear, cell = model.embed_z[0], model.layers.cells[0]
+    sizes = linear.in_features, linear.out_features
+    options = {"dtype": linear.weight.dtype}
+    if part == "a linear layer of another class":
+        model.embed_z[0] = Half(*sizes, **options)
+    elif part == "a linear layer without a bias":
+        model.embed_z[0] = nn.Linear(*sizes, bias=False, **options)
+    elif part == "another network":
+        model.embed_z = Half(*sizes, **options)  # type: ignore[assignment]
+    elif part == "a cell without biases":
+        sizes = cell.input_size, cell.hidden_size
+        model.layers.cells[0] = nn.LSTMCell(*sizes, bias=False, **options)
+    else:
+        model.layers.__class__ = Reversed
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a linear layer of another class",
+        "a linear layer without a bias",
+        "another network",
+        "a cell without biases",
+        "other steps of the layers",
+    ],
+)
+def test_parts_that_were_replaced_run(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("vrnn")
+    assert isinstance(model, VRNN)
+    before = model.bound(window(), eta=noise_for()).kl
+    replaced(model, part)
+    found = model.bound(window(), eta=noise_for()).kl
+    monkeypatch.setattr(VRNN, "steps", LatentModel.steps)
+    torch.testing.assert_close(found, model.bound(window(), eta=noise_for()).kl)
+    assert not torch.equal(found, before)
 
 
 @pytest.mark.parametrize("name", ["layers.cells.0", "embed_z", "embed_z.0"])

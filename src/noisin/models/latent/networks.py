@@ -127,10 +127,11 @@ class StepStack(nn.Module):
         self.dropout = Dropout(dropout.between, dropout.locked, injection.generator)
 
     def only_lstm(self) -> nn.LSTMCell | None:
-        """The cell, if there is no other, and it is an LSTM that nothing hooks into."""
+        """The cell, if there is no other, and it is an LSTM with biases that nothing hooks into."""
         cell, *others = self.cells
-        known = type(cell) in (LSTMCell, LSTMCell._torch_class)
-        return cast(nn.LSTMCell, cell) if known and not others and is_plain(cell) else None
+        known = type(cell) in (LSTMCell, LSTMCell._torch_class) and type(self) is StepStack
+        lstm = cast(nn.LSTMCell, cell)
+        return lstm if known and not others and lstm.bias and is_plain(cell) else None
 
     def sequence(self) -> Advance:
         """A function ``(x, state) -> (h, state)`` of one step, for one sequence."""

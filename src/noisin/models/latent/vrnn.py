@@ -108,9 +108,10 @@ class VRNN(LatentModel):
     def _embeds_plainly(self) -> bool:
         """Whether ψ is an activation of a linear map of z, and nothing hooks into it."""
         embed, activation = self.embed_z, self._laws.activation
-        known = len(embed) == 2 and isinstance(embed[0], nn.Linear)
-        same = known and type(embed[1]) is type(activation)
-        return same and all(map(is_plain, embed.modules()))
+        if type(embed) is not nn.Sequential:
+            return False
+        same = [type(part) for part in embed] == [nn.Linear, type(activation)]
+        return same and embed[0].bias is not None and all(map(is_plain, embed.modules()))
 
     def _drawn_by_outputs(self, o: Tensor, eta: Tensor) -> Tensor:
         return drawn(laws_of(o), eta, self.res_q)[0]
