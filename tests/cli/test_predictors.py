@@ -167,7 +167,17 @@ def test_the_table_of_trials(copy: Path, capsys: Any) -> None:
     assert shown[0].split() == ["temperature", "valid", "perplexity"]
     assert [line.split()[0] for line in shown[1:3]] == ["1", "1.05"]
     assert sum(line.rstrip().endswith("*") for line in shown) == 1
-    assert "best of 3 on 10,000 tokens of valid" in " ".join(" ".join(shown).split())
+    assert "best of 3 on 180 words of valid" in " ".join(" ".join(shown).split())
+
+
+def test_the_power_of_a_mean_is_tuned(copy: Path, capsys: Any) -> None:
+    several = "--method", "monte-carlo", "--samples", "3", "--tune", "--tune.budget", "9"
+    told = evaluated(copy, capsys, *several)
+    trials = told["tuned"]["trials"]
+    assert {trial["power"] for trial in trials} >= {0.75, 1.0}
+    assert told["power"] == min(trials, key=lambda trial: trial["nats"])["power"]
+    given = evaluated(copy, capsys, *several, "--power", "0.5")
+    assert {trial["power"] for trial in given["tuned"]["trials"]} == {0.5}
 
 
 # Records
@@ -233,7 +243,7 @@ def test_where_nothing_can_be_written_the_score_is_still_told(
 def test_rates_that_diverge_are_named(run: Path, capsys: Any) -> None:
     settings = "--dynamic.normalisation", "sgd", "--dynamic.lr", "1e30"
     assert in_process("evaluate", str(run), *settings) == 0
-    assert "diverged: with --dynamic.lr 1e+30 the score" in capsys.readouterr().err
+    assert "diverged: with --dynamic.lr 1e+30 the perplexity" in capsys.readouterr().err
     assert in_process("evaluate", str(run), "--dynamic.normalisation", "sgd") == 0
     assert "diverged" not in capsys.readouterr().err
 
@@ -267,7 +277,7 @@ def test_a_run_is_evaluated_with_its_number_of_threads(
         ("--tune.tokens -1", "--tune.tokens must be 1 or more, got -1"),
         ("--tune --temperature 1", "all settings are given, so there is nothing to tune"),
         ("--masks pass", "--masks and --power are for --method monte-carlo"),
-        ("--method monte-carlo --masks pass", "draws one for each. Use masks='window'"),
+        ("--method monte-carlo --masks pass", "draws a new one for each step or window. Use m"),
         ("--method monte-carlo --power 3", "power must lie in [0, 1], got 3"),
         ("--cache.size 3", "--cache.size"),
         ("--cache yes", "yes"),

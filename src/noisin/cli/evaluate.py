@@ -185,9 +185,9 @@ def evaluate(
     session.check(split)
     settings, tuned = session.settings, {}
     if on["tune"]:
-        trials = session.tuned(budget or BUDGET, tokens or TOKENS)
+        trials, count = session.tuned(budget or BUDGET, tokens or TOKENS)
         settings = best(trials).settings
-        tuned = {"tuned": described(trials, tokens or TOKENS)}
+        tuned = {"tuned": described(trials, count)}
         if not json:
             print_trials(trials, session.unit)
     (score, conventions), unit = session.score(split, settings), session.unit
@@ -267,7 +267,10 @@ def _check_run(restored: Restored, run: Path, method: Method, on: Mapping[str, b
         return
     noisy = config.noise is not None and config.train.objective != "penalty"
     if method not in ("exact", "monte-carlo") and not noisy:
-        raise InvalidValue(f"{run}: was trained without noise, so --method must be exact.")
+        raise InvalidValue(
+            f"{run}: was trained without noise, so --method must be exact, or monte-carlo for "
+            f"samples of its dropout."
+        )
     if on["cache"] and restored.vocab is None:
         raise InvalidValue(f"{run}: does not predict words, so it cannot have a cache of them.")
 
@@ -305,5 +308,4 @@ def _of_method(method: Method, mixture: Mapping[str, Any]) -> dict[str, Any]:
     K = {"K": usual if mixture["samples"] is None else mixture["samples"]}
     if method != "monte-carlo":
         return K
-    power = mixture["power"]
-    return {**K, "masks": mixture["masks"] or "window", "power": 1.0 if power is None else power}
+    return {**K, "masks": mixture["masks"] or "window", "power": mixture["power"]}

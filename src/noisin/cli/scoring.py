@@ -110,10 +110,11 @@ class Session:
         from noisin.training.predictors.assemble import usual_rates
 
         found = {name: value for name, value in self.given.items() if value is not None}
-        found = {"temperature": 1.0, **found}
+        usual = {"temperature": 1.0, **({"power": 1.0} if "power" in self.given else {})}
+        found = {**usual, **found}
         if "cache.window" in self.given:
-            usual = {"window": self.longest("test", WINDOW), "theta": THETA, "lambda": LAMBDA}
-            found = {**{f"cache.{name}": value for name, value in usual.items()}, **found}
+            cache = {"window": self.longest("test", WINDOW), "theta": THETA, "lambda": LAMBDA}
+            found = {**{f"cache.{name}": value for name, value in cache.items()}, **found}
         if "dynamic.segment" in self.given:
             kind, segment = found["dynamic.normalisation"], found["dynamic.segment"]
             rates = usual_rates(kind, self.statistics, segment)
@@ -173,18 +174,18 @@ class Session:
             predictor = Confidence(predictor)
         batches = self._with_unknown(self.task.batches(name))
         score = self._scored(split, batches, total, predictor, found.add)
-        if "dynamic.lr" in settings and not math.isfinite(score.nats):
+        if "dynamic.lr" in settings and not math.isfinite(self.unit.value(score.nats)):
             self.note(
                 f"Dynamic evaluation diverged: with --dynamic.lr {settings['dynamic.lr']:g} the "
-                f"score is not finite. Use a smaller one, or --tune."
+                f"{self.unit.name} is not finite. Use a smaller one, or --tune."
             )
         others = {"conventions": found.to_json()}
         if self.calibration:
             others["calibration"] = predictor.to_json()
         return score, {name: value for name, value in others.items() if value is not None}
 
-    def tuned(self, budget: int, tokens: int) -> Sequence[Trial]:
-        """The settings that were tried on a part of valid, in order."""
+    def tuned(self, budget: int, tokens: int) -> tuple[Sequence[Trial], int]:
+        """The settings that were tried on a part of valid, in order, and its targets."""
         from noisin.training.predictors.parts import part_of
 
         start = self.settings
@@ -193,6 +194,8 @@ class Session:
         grids = tuning.grids(start, longest, fixed)
         if not hasattr(self.restored.model.head, "tempered"):
             grids.pop("temperature", None)
+        if self.restored.vocab is None:  # a power mean of the probabilities of all words
+            grids.pop("power", None)
         if not grids:
             raise InvalidValue(
                 "--tune: all settings are given, so there is nothing to tune. Leave some out."
@@ -207,7 +210,7 @@ class Session:
             predictor = self._predictor(settings)
             return self._scored(f"trial {tried}/{budget}", part(), total, predictor).nats
 
-        return tuning.search(measure, start, grids, budget)
+        return tuning.search(measure, start, grids, budget), total
 
     def _predictor(self, settings: Mapping[str, Any]) -> Any:
         from noisin.training.predictors.assemble import assemble
@@ -335,7 +338,8 @@ def _used(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} ({' '.join(chain(*map(_pair, found[name].items())))})"
     if "tuned" in found:
         trials = len(found["tuned"]["trials"])
-        yield f"best of {trials} on {found['tuned']['tokens']:,} tokens of valid"
+        targets = f"{found['tuned']['tokens']:,} {found['per']}s"
+        yield f"best of {trials} on {targets} of valid"
 
 
 def _pair(item: tuple[str, Any]) -> tuple[str, str]:

@@ -9,10 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from noisin._util import arguments
+from noisin.errors import InvalidValue
 from noisin.recurrent.functional import States
 from noisin.recurrent.windows import StepInput
 from noisin.regularizers.windowed import WindowCell, recur
 
+DEEPEST = 10_000  # layers; more are a slip, and their weights would fill the memory
 TRANSFORM_BIAS = -2.0  # mostly carry, before training
 
 
@@ -52,6 +54,8 @@ class HighwayCell(WindowCell):
     ) -> None:
         super().__init__(input_size, hidden_size, **options)
         self.depth = arguments.whole("HighwayCell: depth", depth)
+        if depth > DEEPEST:
+            raise InvalidValue(f"HighwayCell: depth must be {DEEPEST:,} or less, got {depth:,}.")
         H = hidden_size
         self.weight_ih = nn.Parameter(torch.empty(2 * H, input_size))
         # One tensor per layer: the gradient of a slice of a larger one would be as large as it.

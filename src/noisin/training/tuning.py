@@ -15,6 +15,7 @@ TEMPERATURES = (0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
 LAMBDAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
 THETAS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0)
 WINDOWS = (50, 100, 200, 500, 1000, 2000, 4000, 8000)
+POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 FACTORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
 
 
@@ -52,6 +53,7 @@ def grids(
         "dynamic.lr": [factor * lr for factor in FACTORS],
         "dynamic.decay": [0.0, *(f * decay for f in FACTORS if f * decay < 1)],
         "dynamic.epsilon": [10.0**k * epsilon for k in range(-2, 3)],
+        "power": POWERS,
         "temperature": TEMPERATURES,
     }
     if start.get("dynamic.normalisation") == "sgd":

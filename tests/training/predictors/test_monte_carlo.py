@@ -172,7 +172,7 @@ def test_masks_of_every_step_cannot_be_held() -> None:
     for settings in ({"dropout": Dropouts(0.3)}, {"zoneout": (0.1, 0.1)}):
         lm = model(**settings)
         assert score(MonteCarlo(lm, 2)).count == 82
-        with pytest.raises(Unsupported, match="draws one for each"):
+        with pytest.raises(Unsupported, match="draws a new one for each step or window"):
             score(MonteCarlo(lm, 2, masks="pass"))
         assert all(getattr(m, "_held", None) is None for m in lm.modules())
 

@@ -183,7 +183,7 @@ SEMENIUTA: Settings = {
         "hidden_size": 256,
         "num_layers": 1,
         "tied": False,
-        "update_dropout": {"p": 0.25},
+        "update_dropout": {"p": 0.5, "locked": True},
         "dropout": {"input": 0.2, "output": 0.5},
     },
     "train": summed(1.0, 10.0) | {"batch_size": 32, "lr_decay": 1.5, "epochs": 50},

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
 from noisin._util.settings import is_object_name
 from noisin._util.wording import shown
+from noisin.training.config.section import Problem
 
 CUSTOM = "package.module:Class"
 
@@ -55,7 +56,22 @@ class Frozen(dict[str, Any]):
 def json_values(values: Any, what: str) -> Frozen:
     """Settings without a schema, such as arguments: JSON values by name, or raise."""
     try:
-        text = json.dumps(values, allow_nan=False, ensure_ascii=False).encode()
+        return Frozen(_as_json(values))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"must have {what} that JSON can represent: {error}.") from None
-    return Frozen(json.loads(text))
+
+
+def json_problems(values: Mapping[str, Any]) -> list[Problem]:
+    """The values that JSON cannot represent, by name."""
+    found: list[Problem] = []
+    for name, value in values.items():
+        try:
+            _as_json(value)
+        except (TypeError, ValueError, RecursionError):
+            what = f"must be a value that JSON can represent, got {shown(value, 60)}."
+            found.append((name, what))
+    return found
+
+
+def _as_json(values: Any) -> Any:
+    return json.loads(json.dumps(values, allow_nan=False, ensure_ascii=False).encode())

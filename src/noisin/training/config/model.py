@@ -17,7 +17,7 @@ from noisin.models.names import HEADS
 from noisin.models.sizes import Reads, size_problem
 from noisin.noise import ranges
 from noisin.recurrent.names import AFFINE_NAMES, CELL_NAMES, KERNEL_NAMES, WITHOUT_MEMORY
-from noisin.training.config.choice import Frozen, OneOf, json_values
+from noisin.training.config.choice import Frozen, OneOf, json_problems, json_values
 from noisin.training.config.latent import LatentConfig, latent_problems
 from noisin.training.config.section import InvalidConfig, Number, Problem, Section, Whole
 from noisin.training.config.structure import ProjectionConfig
@@ -118,7 +118,8 @@ class HeadConfig(Section):
 
     @model_validator(mode="after")
     def _has_json_arguments(self) -> Self:
-        json_values(self.arguments, "arguments")
+        if found := json_problems(self.arguments):
+            raise InvalidConfig(found)
         return self
 
 

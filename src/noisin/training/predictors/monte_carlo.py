@@ -147,14 +147,14 @@ class MonteCarlo(Mixture):
             if not acting:
                 raise InvalidValue(
                     "MonteCarlo: expected a model with noise or dropout, got one with neither, "
-                    "whose passes are all the same. Use Clean(model)."
+                    "whose passes are all the same. Use Clean(model), or --method exact."
                 )
             fresh = [m for m in acting if not isinstance(m, Injected) and not _is_locked(m)]
             if self.masks == "pass" and fresh:
                 raise Unsupported(
                     f"MonteCarlo: masks='pass' holds one mask for all steps, and "
-                    f"{type(fresh[0]).__name__} draws one for each. Use masks='window', or a model "
-                    f"with locked masks (dropout.locked = true)."
+                    f"{type(fresh[0]).__name__} draws a new one for each step or window. Use "
+                    f"masks='window', or a model with locked masks (dropout.locked = true)."
                 )
             yield
 
