@@ -46,6 +46,7 @@ from noisin.training.record import RunRecord
 from noisin.training.runtime.clock import Clock
 from noisin.training.runtime.device import own_random_stream, rewind, use_threads
 from noisin.training.runtime.divergence import Diverged, advice, all_finite, first_weight, trace
+from noisin.training.runtime.memory import give_back
 from noisin.training.runtime.progress import Progress, Quiet, RunOutline, Status
 from noisin.training.runtime.signals import Interrupted, caught
 from noisin.training.runtime.tracking import Tracked, find_tracker
@@ -314,6 +315,7 @@ class Trainer:
             state.offset = self.record.append(metrics)
         state.next_epoch()
         self._save(state, improved)
+        give_back()
         return metrics
 
     def _has(self, split: Split) -> bool:

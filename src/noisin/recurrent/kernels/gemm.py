@@ -34,8 +34,8 @@ def runs(a: Tensor, b: Tensor) -> bool:
     )
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b`` for matrices of any strides.
+def product(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``a @ b`` for matrices of any strides; ``out`` may be columns of a larger matrix.
 
     >>> a, b = torch.randn(7, 5), torch.randn(9, 5).t()
     >>> not runs(a, b) or torch.allclose(product(a, b), a @ b, atol=1e-5)
@@ -43,9 +43,11 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """
     (M, K), N = a.shape, b.shape[1]
     assert b.shape[0] == K
-    c = a.new_empty(M, N)
+    c = a.new_empty(M, N) if out is None else out
+    assert c.shape == (M, N)
+    assert c.stride(1) == 1
     threads = max(1, min(torch.get_num_threads(), 1 + M * N * K // _WORTH_A_THREAD))
-    call = _Product(M, N, K, *a.stride(), *b.stride(), N, threads)
+    call = _Product(M, N, K, *a.stride(), *b.stride(), c.stride(0), threads)
     room_of, run = _functions(compiled.SUFFIX[a.dtype])
     room = a.new_empty(room_of(ctypes.byref(call)))
     run(ctypes.byref(call), room.data_ptr(), a.data_ptr(), b.data_ptr(), c.data_ptr())

@@ -253,5 +253,4 @@ def _of_weights(d_gates: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """The gradient of the weights that multiply v, which the gates read through a mask."""
     if mask is None or not masks.per_gate(mask, v.shape[1]):
         return LAYER("weights", d_gates.t(), v if mask is None else masks.times(v, mask))
-    gates = masks.by_gate(mask, v.shape[1], d_gates)
-    return torch.cat([LAYER("weights", d_gate.t(), masks.times(v, own)) for own, d_gate in gates])
+    return masks.of_weights(partial(LAYER, "weights"), d_gates, v, mask)

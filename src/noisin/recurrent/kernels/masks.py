@@ -14,7 +14,7 @@ from torch import Tensor
 
 from noisin.recurrent.kernels.plan import Plan
 
-Product = Callable[[Tensor, Tensor], Tensor]  # of two matrices
+Product = Callable[..., Tensor]  # of two matrices, in `out` if that is possible
 AddProduct = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the last two to the first, in place
 
 
@@ -76,8 +76,18 @@ def multiply(
 
 def project(product: Product, x: Tensor, mask: Tensor, w: Tensor) -> Tensor:
     """The products of all steps, of gates that have a mask each."""
-    gates = by_gate(mask, x.shape[1], w.t())
-    return torch.cat([product(times(x, own), columns) for own, columns in gates], 1)
+    gates = x.new_empty(len(x), len(w))
+    for own, gate, columns in by_gate(mask, x.shape[1], gates, w.t()):
+        into(gate, product, times(x, own), columns)
+    return gates
+
+
+def of_weights(product: Product, d_gates: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """The gradient of the weights of gates that have a mask each."""
+    d_w = v.new_empty(d_gates.shape[1], v.shape[1])
+    for own, d_gate, rows in by_gate(mask, v.shape[1], d_gates, d_w.t()):
+        into(rows.t(), product, d_gate.t(), times(v, own))
+    return d_w
 
 
 def multiply_back(
@@ -92,8 +102,15 @@ def multiply_back(
         d_v = product(d_gates, w) if out is None else torch.mm(d_gates, w, out=out)
         return d_v if mask is None else d_v.mul_(mask)
     d_v = d_gates.new_empty(len(d_gates), w.shape[1]) if out is None else out
-    d_v.zero_()
-    for own, d_gate, columns in by_gate(mask, w.shape[1], d_gates, w.t()):
+    for r, (own, d_gate, columns) in enumerate(by_gate(mask, w.shape[1], d_gates, w.t())):
         by_step = d_v.view(-1, *own.shape)
-        by_step.addcmul_(product(d_gate, columns.t()).view_as(by_step), own)
+        read = product(d_gate, columns.t()).view_as(by_step)
+        torch.mul(read, own, out=by_step) if r == 0 else by_step.addcmul_(read, own)
     return d_v
+
+
+def into(out: Tensor, product: Product, a: Tensor, b: Tensor) -> None:
+    """A product in its place; some libraries have it elsewhere first."""
+    found = product(a, b, out=out)
+    if found.data_ptr() != out.data_ptr():
+        out.copy_(found)

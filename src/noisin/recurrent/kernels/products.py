@@ -17,18 +17,18 @@ _MANY_ROWS = 2048
 _EXAMPLES = {"small": (700, 64), "medium": (700, 256), "large": (700, 650), "huge": (2800, 650)}
 
 
-def by_rows(a: Tensor, b: Tensor) -> Tensor:
+def by_rows(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Torch's product, some rows at a time."""
-    product = a.new_empty(len(a), b.shape[1])
-    for rows, out in zip(torch.split(a, _ROWS), torch.split(product, _ROWS), strict=True):
-        torch.mm(rows, b, out=out)
+    product = a.new_empty(len(a), b.shape[1]) if out is None else out
+    for rows, part in zip(torch.split(a, _ROWS), torch.split(product, _ROWS), strict=True):
+        torch.mm(rows, b, out=part)
     return product
 
 
-def over_rows(a: Tensor, b: Tensor) -> Tensor:
+def over_rows(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Torch's product of two matrices whose rows are summed over, in either order."""
     if len(b) < _MANY_ROWS:
-        return torch.mm(a, b)
+        return torch.mm(a, b, out=out)
     return torch.mm(b.t(), a.t()).t().contiguous()
 
 
