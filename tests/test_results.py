@@ -8,13 +8,14 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from noisin.data.datasets import DATASETS
-from noisin.experiments import formats, presets, tags
+from noisin.experiments import evaluated, formats, presets, tags
 from noisin.experiments.collection import collect
 from noisin.experiments.evidence import verdicts
 from noisin.experiments.formats import Sheet
@@ -178,6 +179,19 @@ def test_the_report_is_about_all_of_them() -> None:
     page = (RESULTS / "report.html").read_text(encoding="utf-8")
     assert f"{len(RUNS)} runs" in page
     assert all(run.name in page for run in RUNS)
+
+
+def test_the_report_has_all_evaluations() -> None:
+    """If not, make it again: noisin report results --out results/report.html."""
+    page = (RESULTS / "report.html").read_text(encoding="utf-8")
+    shown = 0
+    for task in tasks(RUNS):
+        sheet = evaluated.sheet(task, task.title)
+        for row in () if sheet is None else sheet.rows:
+            cells = "".join(f'<td class="number">{entry}</td>' for entry in row[1:])
+            assert f'<tr><th scope="row">{escape(row[0])}</th>{cells}</tr>' in page
+            shown += 1
+    assert shown == 34
 
 
 @pytest.mark.parametrize(

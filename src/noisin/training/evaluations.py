@@ -40,17 +40,21 @@ def add(folder: Path, evaluation: Mapping[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def kind_of(evaluation: Mapping[str, Any]) -> str:
+def kind_of(evaluation: Mapping[str, Any], samples: bool = False) -> str:
     """The heading of an evaluation in a table: what is used beside the weights as trained.
 
     A temperature is a setting of a cache or an ensemble, and a kind of its own without them.
+    ``samples`` adds how many were drawn.
 
     >>> kind_of({"method": "exact"}), kind_of({"method": "exact", "cache": {}, "dynamic": {}})
     ('static', 'cache + dynamic')
     >>> kind_of({"method": "arithmetic"}), kind_of({"method": "exact", "temperature": 1.1})
     ('arithmetic', 'temperature')
+    >>> kind_of({"method": "iwae", "K": 16}, samples=True)
+    'iwae 16'
     """
-    parts = [] if evaluation["method"] == "exact" else [str(evaluation["method"])]
+    drawn = f" {evaluation['K']}" if samples and evaluation.get("K") is not None else ""
+    parts = [] if evaluation["method"] == "exact" else [f"{evaluation['method']}{drawn}"]
     parts += [name for name in ("cache", "dynamic") if evaluation.get(name) is not None]
     if evaluation.get("unknown"):
         parts.append(f"{evaluation['unknown']:g} of the inputs unknown")

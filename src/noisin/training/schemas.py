@@ -118,6 +118,12 @@ class Environment(_Schema):
     resumed: list[dict[str, Any]] = []
 
 
+class MeasuredCalibration(_Schema):
+    """How far the likeliest word is from being right as often as it is said to be."""
+
+    error: Annotated[float, Field(ge=0, le=1)]
+
+
 class EvaluationLine(_Schema):
     """A line of ``evaluations.jsonl``."""
 
@@ -129,6 +135,9 @@ class EvaluationLine(_Schema):
     nats: Signed
     count: Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
     seconds: Amount
+    K: Annotated[int, Field(ge=1, le=LARGEST_COUNT)] | None = None
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    calibration: MeasuredCalibration | None = None
     cache: dict[str, Any] | None = None
     dynamic: dict[str, Any] | None = None
     unknown: Annotated[float, Field(ge=0, lt=1)] = 0.0

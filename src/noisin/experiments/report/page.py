@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import noisin
 from noisin.errors import Unsupported
-from noisin.experiments import group, seeds, tags, words
+from noisin.experiments import evaluated, group, seeds, tags, words
 from noisin.experiments.collection import Collection
 from noisin.experiments.evidence import verdicts
 from noisin.experiments.evidence.arms import in_sweep
@@ -149,6 +149,16 @@ class Chapter:
         )
         return self._picture(*drawn, "spread", caption, label)
 
+    @cached_property
+    def evaluations(self) -> list[Sheet]:
+        """The scores of ``noisin evaluate``: a table, and the rows beyond :data:`MOST_ROWS`."""
+        title = f"{_capital(self.unit.plural)} of {self.title} by noisin evaluate"
+        found = evaluated.sheet(self.task, title)
+        if found is None:
+            return []
+        rest = replace(found, title=f"{title}, continued", rows=found.rows[MOST_ROWS:])
+        return [replace(found, rows=found.rows[:MOST_ROWS]), *([rest] if rest.rows else [])]
+
     def _picture(
         self, figure: Figure, lines: list[LegendLine], name: str, caption: str, label: str
     ) -> Picture:
@@ -169,6 +179,7 @@ def render(runs: Collection, folder: Path) -> str:
     css = _colours() + (FOLDER / "report.css").read_text(encoding="utf-8")
     found = group.tasks(runs)
     units = {task.unit for task in found}
+    damaged = [*runs.damaged, *evaluated.damaged(runs)]
     return environment.get_template("report.html").render(
         title=f"noisin report: {folder.resolve().name}",
         folder=str(folder),
@@ -182,7 +193,7 @@ def render(runs: Collection, folder: Path) -> str:
         claims=_claims(runs),
         tables=list(_tables(runs)),
         meanings=tags.MEANINGS,
-        damaged=runs.damaged,
+        damaged=sorted(damaged, key=lambda record: record.name),
         most_rows=MOST_ROWS,
         tags=tags.of_point,
         tags_of_run=tags.of_run,
