@@ -54,6 +54,50 @@ def test_csv_is_alone_on_standard_output(tmp_path: Path, capsys: Any) -> None:
     assert "noisin: b belongs to no cell" in printed.err
 
 
+@pytest.mark.parametrize("number", ["3", "4", "5"])
+def test_all_rows_of_the_paper_need_no_runs(
+    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert in_process("table", number, "--all") == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "There are no runs. To make one:" in printed.out
+    assert ("A copied error" if number == "5" else "Of the paper:") in printed.out
+    assert "have no run" not in printed.out
+    assert in_process("table", number, "--all", "--format", "csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    ours = ("dev", "test", "seeds")
+    assert {tuple(row[name] for name in ours) for row in rows} == {("", "", "0")}
+    published = [row["paper_test"] for row in rows if row["table"] == number]
+    assert len(published) == (11 if number == "5" else 36)
+    assert all(published)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["table"], ["table", "3"], ["table", "5"], ["table", "5", "--all", "--runs", "runs"]],
+)
+def test_a_folder_that_is_needed_or_named_must_be_there(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert in_process(*arguments) == 2
+    assert "runs does not exist. Name a folder with runs" in capsys.readouterr().err
+
+
+def test_all_rows_beside_the_runs_of_the_usual_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    write(tmp_path / "runs" / "a")
+    monkeypatch.chdir(tmp_path)
+    assert in_process("table", "3", "--all") == 0
+    printed = capsys.readouterr().out
+    assert "66.5" in printed
+    assert "D + Chi" in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

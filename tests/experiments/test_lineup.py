@@ -88,6 +88,37 @@ def test_other_recipes(tmp_path: Path) -> None:
     assert row["notes"] == "fewer epochs"
 
 
+def notes(folder: Path, every: bool = False) -> tuple[set[str], set[str]]:
+    """The recipes and the models of the paper that the remarks are about."""
+    found = sheets.remarks(5, collect(folder), every)
+    recipes = {name for name in zoo.RECIPES if any(r.startswith(f"{name}: ") for r in found)}
+    models = {s.model for s in results.SYSTEMS if any(r.startswith(f"{s.model}: ") for r in found)}
+    return recipes, models
+
+
+def test_only_the_notes_on_the_rows_that_are_shown(tmp_path: Path) -> None:
+    write(tmp_path / "a", "ptb-small-mos-gaussian")
+    assert notes(tmp_path) == ({"ptb-small-mos-gaussian"}, set())
+    legend, *_ = sheets.remarks(5, collect(tmp_path))
+    assert "as printed" not in legend, "there is no such column"
+    write(tmp_path / "b", "ptb-melis")
+    assert notes(tmp_path) == (
+        {"ptb-small-mos-gaussian", "ptb-melis"},
+        {"2-layer skip connection LSTM"},
+    )
+    legend, *_ = sheets.remarks(5, collect(tmp_path))
+    assert "parameters: as printed, in millions" in legend
+
+
+def test_all_notes_where_all_rows_are_shown(tmp_path: Path) -> None:
+    write(tmp_path / "a", "ptb-small-mos-gaussian")
+    recipes, models = notes(tmp_path, every=True)
+    assert recipes == zoo.RECIPES.keys()
+    assert models == {system.model for system in results.SYSTEMS if system.note}
+    assert not any("have no run" in remark for remark in sheets.remarks(5, collect(tmp_path), True))
+    assert "have no run" not in sheets.show(5, collect(tmp_path), every=True)
+
+
 def test_runs_of_other_texts_and_settings_do_not_count(tmp_path: Path) -> None:
     write(tmp_path / "a", "ptb-small-awd", text="wikitext-2")
     write(tmp_path / "b", "ptb-small-awd", train={"lr": 1.0})

@@ -31,6 +31,16 @@ OTHER_HEADS = (
     *(f"test, {kind}" for kind in KINDS),
     *("seeds", "epochs", "notes"),
 )
+LEGEND = (
+    "parameters: as printed, in millions; counted: of our model, with the words of the "
+    "authors' vocabulary. static: the model as trained, at its best epoch by validation; "
+    "evaluated: by noisin evaluate RUN --cache, --dynamic or --method monte-carlo."
+)
+OTHER_LEGEND = (
+    "counted: of our model, with the words of the authors' vocabulary. dev and test: the model as "
+    "trained, at its best epoch by validation; the other columns: by noisin evaluate RUN --cache, "
+    "--dynamic or both."
+)
 FIELDS = (
     *("table", "citation", "model", "recipe", "evaluation", "parameters", "counted"),
     *("paper_dev", "paper_test", "dev", "dev_std", "test", "test_std"),
@@ -113,17 +123,21 @@ def sheets(runs: Iterable[Run], every: bool = False) -> Iterator[Sheet]:
     )
 
 
-def remarks(runs: Sequence[Run]) -> Iterator[str]:
-    """Remarks on the numbers, the paper's errors, and what is known of each recipe."""
-    yield (
-        "parameters: as printed, in millions; counted: of our model, with the words of the "
-        "authors' vocabulary. static: the model as trained, at its best epoch by validation; "
-        "evaluated: by noisin evaluate RUN --cache, --dynamic or --method monte-carlo."
-    )
-    yield from (f"{row.model}: {row.note}" for row in results.SYSTEMS if row.note)
-    yield from (f"{recipe.name}: {recipe.note}" for recipe in zoo.SYSTEM_RECIPES.values())
+def remarks(runs: Sequence[Run], every: bool = False) -> Iterator[str]:
+    """Remarks on the numbers, the paper's errors, and what is known of each recipe.
+
+    Only those on rows that :func:`sheets` shows.
+    """
     found = line_up(runs)
-    yield from left_out(NUMBER, (*found.rows, *found.relatives))
+    lines = (*found.rows, *found.relatives)
+    shown = shown_lines(lines, every)
+    rows = [line.row for line in shown if line.row is not None]
+    yield LEGEND if rows else OTHER_LEGEND
+    yield from (f"{row.model}: {row.note}" for row in rows if row.note)
+    names = {line.recipe.name for line in shown}
+    yield from (f"{r.name}: {r.note}" for r in zoo.SYSTEM_RECIPES.values() if r.name in names)
+    if not every:
+        yield from left_out(NUMBER, lines)
     if found.others:
         yield f"Other runs that belong to no system of this table: {len(found.others)}."
     if not runs:

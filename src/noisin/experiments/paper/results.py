@@ -24,6 +24,7 @@ from noisin.noise import ranges
 CorpusName = Literal["ptb", "wikitext-2"]
 SizeName = Literal["medium", "large"]
 Triple = tuple[float | None, float, float]  # gamma, dev, test
+RowOfSize = tuple[str, SizeName]
 
 HIDDEN_SIZES: Mapping[SizeName, int] = {"medium": 650, "large": 1500}
 TITLES: Mapping[CorpusName, str] = {"ptb": "Penn Treebank", "wikitext-2": "WikiText-2"}
@@ -112,10 +113,17 @@ class Claim:
 
 @dataclass(frozen=True)
 class PaperNote:
-    """A contradiction between a table and the text, or within a table."""
+    """A contradiction between a table and the text, or within a table.
+
+    Attributes:
+        table: its number in the paper.
+        text: what contradicts what.
+        rows: the rows that it is about; empty if it is about the table.
+    """
 
     table: int
     text: str
+    rows: tuple[RowOfSize, ...] = ()
 
 
 # Of each row: gamma, dev and test of the medium model, and of the large one.
@@ -254,11 +262,18 @@ CLAIMS = (
     ),
 )
 
+
+def _both(row: str) -> tuple[RowOfSize, ...]:
+    """A row in the tables of both sizes."""
+    return tuple((row, size) for size in HIDDEN_SIZES)
+
+
 NOTES = (
     PaperNote(
         3,
         "The text says that each noise alone beats dropout. Chi does not: 80.7 > 77.0 (medium), "
         "75.5 > 75.3 (large).",
+        (*_both("Chi"), *_both("Dropout (D)")),
     ),
     PaperNote(
         3,
@@ -269,6 +284,7 @@ NOTES = (
         3,
         "The best of a column is in bold type, but for D + Gaussian and D + Bernoulli, large: "
         "70.0 > 69.8 on dev, of D + Logistic.",
+        (("D + Gaussian", "large"), ("D + Bernoulli", "large")),
     ),
     PaperNote(
         4,
@@ -280,6 +296,7 @@ NOTES = (
         "The text says that noise improves the LSTM with dropout. With the medium model two do "
         "not: D + Bernoulli, 94.4 > 84.8, and D + Chi, 87.4 > 84.8. The first has a std of 1.0 "
         "where the others have 0.3 to 0.5: too much.",
+        (("D + Bernoulli", "medium"), ("D + Chi", "medium")),
     ),
     PaperNote(
         4,
@@ -289,10 +306,12 @@ NOTES = (
     PaperNote(
         4,
         "Beta, medium, is in bold type as the best on test: 87.2 > 86.6, of Bernoulli.",
+        (("Beta", "medium"),),
     ),
     PaperNote(
         4,
         "None, large: dev is a quarter above test, 176 > 140, and within 7 % of it in every "
         "other cell. One of the two may be a misprint.",
+        (("None", "large"),),
     ),
 )

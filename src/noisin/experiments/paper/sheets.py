@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from noisin.experiments import formats, tags
 from noisin.experiments.collection import Collection
 from noisin.experiments.formats import Format, Sheet
 from noisin.experiments.paper import lineup, recipes, results, tables
+from noisin.experiments.paper.results import TableCell
 from noisin.experiments.paper.tables import Comparison, TableLine
 from noisin.experiments.records import Run
 from noisin.experiments.seeds import Mean
@@ -62,17 +63,23 @@ def show(
     """
     if format == "csv":
         return _csv(number, runs)
-    return formats.document(sheets(number, runs, every), remarks(number, runs), format, width)
+    below = remarks(number, runs, every)
+    return formats.document(sheets(number, runs, every), below, format, width)
 
 
-def remarks(number: int, runs: Collection) -> list[str]:
-    """Remarks on our numbers, on the paper's, and on runs that do not count."""
+def remarks(number: int, runs: Collection, every: bool = False) -> list[str]:
+    """Remarks on our numbers, on the paper's, and on runs that do not count.
+
+    Only those on rows that :func:`sheets` shows.
+    """
     tables.check_number(number)
     if number == lineup.NUMBER:
-        found = [*lineup.remarks(runs), *_legend(lineup.sheets(runs))]
+        found = [*lineup.remarks(runs, every), *_legend(lineup.sheets(runs, every))]
     else:
-        found = [*_of_ours(number, runs), *_of_the_paper(number)]
-        found += _others(tables.compare(number, runs), bool(runs))
+        comparison = tables.compare(number, runs)
+        shown = [line.cell for line in tables.shown_lines(comparison.lines, every)]
+        found = [*_of_ours(number, runs, every), *_of_the_paper(number, shown)]
+        found += _others(comparison, bool(runs))
     return found + [f"{record.name} cannot be used: {record.reason}" for record in runs.damaged]
 
 
@@ -128,13 +135,14 @@ def _mark(line: TableLine) -> str:
     return marks.get(line.result.recipe, "")
 
 
-def _of_ours(number: int, runs: Collection) -> Iterator[str]:
+def _of_ours(number: int, runs: Collection, every: bool) -> Iterator[str]:
     yield (
         "Ours are at the best epoch by validation; ± is the sample standard deviation over seeds, "
         "and the difference is our test minus the paper's."
     )
-    yield from _legend(sheets(number, runs))
-    yield from tables.left_out(number, tables.compare(number, runs).lines)
+    yield from _legend(sheets(number, runs, every))
+    if not every:
+        yield from tables.left_out(number, tables.compare(number, runs).lines)
 
 
 def _legend(shown: Iterable[Sheet]) -> Iterator[str]:
@@ -142,18 +150,22 @@ def _legend(shown: Iterable[Sheet]) -> Iterator[str]:
     yield from (f"{words}: {meaning}" for words, meaning in LEGEND.items() if words in entries)
 
 
-def _of_the_paper(number: int) -> Iterator[str]:
+def _of_the_paper(number: int, shown: Sequence[TableCell]) -> Iterator[str]:
     """Where it contradicts itself, and how its LSTM with dropout did elsewhere."""
-    yield from (f"Of the paper: {note.text}" for note in results.NOTES if note.table == number)
+    known = {(cell.row, cell.size) for cell in shown}
+    for note in results.NOTES:
+        if note.table == number and (not note.rows or known.intersection(note.rows)):
+            yield f"Of the paper: {note.text}"
     for found in results.BASELINES:
         if found.table != number:
             continue
         cells = [
             cell for cell in results.CELLS if cell.table == number and cell.row == "Dropout (D)"
         ]
-        pairs = zip(found.test, cells, strict=True)
+        pairs = [pair for pair in zip(found.test, cells, strict=True) if pair[1] in shown]
         beside = [f"{test:.1f} for the paper's {cell.test} ({cell.size})" for test, cell in pairs]
-        yield f"Dropout (D) elsewhere: {' and '.join(beside)}. {found.source}."
+        if beside:
+            yield f"Dropout (D) elsewhere: {' and '.join(beside)}. {found.source}."
 
 
 def _others(comparison: Comparison, any_run: bool) -> Iterator[str]:
