@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from noisin.models import LanguageModel, Loss
 from noisin.noise import Gaussian
 from noisin.training.identity import identity_of
 from noisin.training.predictors import Clean, evaluate
+from noisin.training.state import weights_of
 from tests.training import toy
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_model.py"
@@ -99,6 +101,29 @@ def test_it_continues_where_it_ended(tmp_path: Path) -> None:
     continued = fit(tmp_path / "run", epochs=4)
     lines = [[toy.without_times(line) for line in r.metrics] for r in (whole, continued)]
     assert lines[0] == lines[1]
+
+
+class Normalised(Line):
+    """With statistics of batches, which are saved and which no optimizer updates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(1)
+
+    def log_prob(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
+        x = self.norm(batch.x.flatten(0, 1)).view_as(batch.x)
+        return super().log_prob(replace(batch, x=x), state)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_statistics_of_batches_continue_too(optimizer: str, tmp_path: Path) -> None:
+    whole, model = Normalised(), Normalised()
+    fit(tmp_path / "whole", whole, epochs=4, optimizer=optimizer)
+    fit(tmp_path / "run", Normalised(), epochs=2, optimizer=optimizer)
+    fit(tmp_path / "run", model, epochs=4, optimizer=optimizer)
+    assert model.norm.running_mean.any()
+    for name, weight in weights_of(whole).items():
+        assert torch.equal(weights_of(model)[name], weight)
 
 
 class Other(Line):

@@ -13,6 +13,8 @@ from noisin.regularizers import BatchNormLSTMCell
 from noisin.training import RunRecord, restore
 from tests.training import toy
 
+ADAM = {"optimizer": "adam", "lr": 0.01}
+ADAMW = {"optimizer": "adamw", "lr": 0.01}
 DROPOUT = {"input": 0.1, "recurrent": 0.3, "output": 0.1, "locked": True}
 MODELS: dict[str, dict[str, Any]] = {
     "highway": {"cell": "highway", "cell_arguments": {"depth": 2}, "dropout": DROPOUT},
@@ -22,10 +24,16 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
+CASES = [*((name, {"lr": 2.0}) for name in MODELS)]
+CASES += [("batch-norm-lstm", ADAM), ("batch-norm-lstm", ADAMW)]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", MODELS)
-def test_a_killed_run_ends_in_the_same_bits(name: str, tmp_path: Path) -> None:
-    train = {"epochs": 2, "save_steps": 3, "averaging": "from_start", "lr": 2.0}
+@pytest.mark.parametrize(("name", "optimizer"), CASES)
+def test_a_killed_run_ends_in_the_same_bits(
+    name: str, optimizer: dict[str, Any], tmp_path: Path
+) -> None:
+    train = {"epochs": 2, "save_steps": 3, "averaging": "from_start", **optimizer}
     settings = toy.config(model=MODELS[name], train=train)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert toy.run(whole, settings=settings) == toy.Outcome(0, "", [])

@@ -8,7 +8,7 @@ finite, and the state must have the types and shapes that are needed to continue
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -51,14 +51,16 @@ class Pattern:
     """A model, and a run of it, to compare a checkpoint with.
 
     Attributes:
-        weights: the weights of the model, by name.
+        weights: the weights of the model, by name, with the statistics in its buffers.
         optimizer: the state dict of its optimizer; None if it is not loaded.
+        parameters: what the optimizer updates, in its order: no buffers.
         carried: a state that the model carries from batch to batch, for all columns; None if
             every batch starts from zero.
     """
 
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Any] | None = None
+    parameters: Sequence[Tensor] = ()
     carried: Any = None
 
 
@@ -118,9 +120,8 @@ def _problems(
     if "nats" not in state["sums"] or not all(_fits(v, number) for v in state["sums"].values()):
         yield "its sums are not finite numbers"
     if pattern.optimizer is not None:
-        weights = pattern.weights
         saved = state["optimizer"]
-        yield from _optimizer_problems(pattern.optimizer, saved, list(weights.values()))
+        yield from _optimizer_problems(pattern.optimizer, saved, pattern.parameters)
         carries = pattern.carried is not None and state["stop"] > 0
         if carries != (state["carried"] is not None):
             yield "its carried state does not match its position"
@@ -177,9 +178,9 @@ def _schedule_problems(state: Mapping[str, Any], epochs: int) -> Iterator[str]:
 
 
 def _optimizer_problems(
-    fresh: Mapping[str, Any], saved: Mapping[str, Any], weights: list[Tensor]
+    fresh: Mapping[str, Any], saved: Mapping[str, Any], parameters: Sequence[Tensor]
 ) -> Iterator[str]:
-    """Check the settings of an optimizer, except the learning rate, and a tensor per weight."""
+    """Check the settings of an optimizer, except the learning rate, and a tensor per parameter."""
     try:
         same = [_settings(group) for group in saved["param_groups"]] == [
             _settings(group) for group in fresh["param_groups"]
@@ -192,8 +193,8 @@ def _optimizer_problems(
         return
     moments = {"step", "exp_avg", "exp_avg_sq"} if "betas" in fresh["param_groups"][0] else set()
     expected = {
-        i: {name: COUNTED if name == "step" else weight for name in moments}
-        for i, weight in enumerate(weights if moments else ())
+        i: {name: COUNTED if name == "step" else parameter for name in moments}
+        for i, parameter in enumerate(parameters if moments else ())
     }
     if set(stored) != set(expected) or not all(
         set(stored[i]) == moments and all(_fits(stored[i][name], like[name]) for name in moments)

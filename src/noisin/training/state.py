@@ -143,7 +143,7 @@ class TrainState:
         if batch.carries:
             with torch.no_grad(), as_training(self.model, on=False):
                 _, carried = self.model.log_prob(batch.first_step().repeat(K).to(self.device))
-        return Pattern(self.weights(), self.optimizer.state_dict(), carried)
+        return Pattern(self.weights(), self.optimizer.state_dict(), self.parameters, carried)
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Load the state of a checkpoint."""
