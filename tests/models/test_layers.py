@@ -55,7 +55,12 @@ MODELS: dict[str, dict[str, Any]] = {
     "highway": {"cell": "highway", "cell_arguments": {"depth": 3}},
     "highway-dropout": {"cell": "highway", "dropout": Dropouts(recurrent=0.2, locked=True)},
     **{name: {"cell": name} for name in ("melis-lstm", "mogrifier-lstm")},
-    "batch-norm": {"cell": "batch-norm-lstm", "cell_arguments": {"t_max": 1}},
+    "batch-norm": {"cell": "batch-norm-lstm"},
+    "batch-norm of steps": {
+        "cell": "batch-norm-lstm",
+        "cell_arguments": {"t_max": 3},
+        "zoneout": (0.1, 0.2),
+    },
     "layer-norm": {"cell": "layer-norm-lstm", "zoneout": (0.1, 0.2)},
     "layer-norm-gru": {"cell": "layer-norm-gru", "cell_arguments": {"scope": "gate"}},
     "own class": {"cell": Minimal},

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,9 +13,10 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 import noisin
-from noisin.errors import InvalidValue, Unsupported
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.noise.sampling import Shard, set_shard
-from noisin.regularizers import BatchNormLSTMCell
+from noisin.regularizers import BatchNormLSTMCell, Zoneout
+from noisin.training import Average
 
 T, N, F, H = 4, 6, 2, 3
 
@@ -71,6 +76,68 @@ def test_steps_beyond_the_last_share_its_statistics() -> None:
         expected = 0.95 * expected + 0.05 * products[t].mean(0)
     assert_close(cell.mean_x[0], 0.05 * products[0].mean(0))
     assert_close(cell.mean_x[1], expected)
+
+
+def trained(T: int = T, **options: Any) -> BatchNormLSTMCell:
+    """A cell whose averages are those of windows of T steps, each from a state of None."""
+    cell = BatchNormLSTMCell(F, H, momentum=0.5, **options).double()
+    for _ in range(5):
+        noisin.unroll(cell, 2 * torch.randn(T, N, F).double() + 1)
+    return cell.eval()
+
+
+def in_windows(cell: Any, x: Tensor, length: int) -> Tensor:
+    """What is emitted where the state is carried from window to window."""
+    state, emitted = None, []
+    for window in x.split(length):
+        z, state = noisin.unroll(cell, window, state)
+        emitted.append(z)
+    return torch.cat(emitted)
+
+
+@pytest.mark.parametrize("t_max", [1, 3, 100])
+@pytest.mark.parametrize("around", [lambda cell: cell, lambda cell: Zoneout(cell, 0.2, 0.3)])
+def test_windows_do_not_matter(t_max: int, around: Callable[[Any], Any]) -> None:
+    cell, x = around(trained(t_max=t_max)).eval(), torch.randn(11, N, F).double()
+    whole = in_windows(cell, x, 11)
+    for length in (1, 2, 5):
+        assert_close(in_windows(cell, x, length), whole)
+
+
+def test_training_counts_steps_as_evaluation_does() -> None:
+    x = torch.randn(6, N, F).double()
+    whole, parts = (BatchNormLSTMCell(F, H, t_max=4).double() for _ in range(2))
+    parts.load_state_dict(whole.state_dict())
+    assert_close(in_windows(parts, x, 2), in_windows(whole, x, 6))
+    assert_close(parts.state_dict(), whole.state_dict())
+
+
+def test_steps_that_were_never_trained_use_the_last_that_was() -> None:
+    """Also in a copy, from a state dict, and in the mean of several states of the weights."""
+    few, many = (trained(T, t_max=t_max) for t_max in (T, 100))
+    for name, buffer in many.named_buffers():
+        few.get_buffer(name).copy_(buffer[:T])
+    few.load_state_dict(dict(few.state_dict()) | dict(many.named_parameters()))
+    x = torch.randn(3 * T, N, F).double()
+    expected = noisin.unroll(few, x)[0]
+    assert_close(noisin.unroll(many, x)[0], expected)
+    assert_close(noisin.unroll(copy.deepcopy(many), x)[0], expected)
+    average = Average(many.state_dict().values())
+    for _ in range(7):
+        average.update()
+    with average.applied():
+        assert_close(noisin.unroll(many, x)[0], expected)
+
+
+def test_a_number_of_steps_is_checked() -> None:
+    cell, x = trained(t_max=3), torch.zeros(N, F).double()
+    h, c, t = cell(x, cell(x))
+    assert t.shape == (N, 1)
+    assert t.unique().tolist() == [2]
+    with pytest.raises(InvalidType, match="t must be a tensor"):
+        cell(x, (h, c, 2))
+    with pytest.raises(InvalidValue, match=r"expected a state of shape \(6, 1\)"):
+        cell(x, (h, c, t[:2]))
 
 
 def test_it_begins_with_small_gains_and_does_not_forget() -> None:

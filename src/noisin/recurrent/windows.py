@@ -45,12 +45,14 @@ class StepInput(NamedTuple):
         read: the mask on the hidden state that the products read; None drops nothing.
         update: the mask on what the step adds to the state; None drops nothing.
         t: the number of the step in its window.
+        last: the number of the last step with statistics of its own, for a cell that has some.
     """
 
     x: Tensor
     read: Tensor | None = None
     update: Tensor | None = None
     t: int = 0
+    last: int = 0
 
 
 def step_inputs(cell: object, x: Tensor) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""The batch-normalised LSTM (Cooijmans et al., 2017), with statistics for each step of a window."""
+"""The batch-normalised LSTM (Cooijmans et al., 2017), with statistics of steps or of all steps."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from noisin._util import arguments, torch_state
+from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidValue, Unsupported
-from noisin.recurrent.functional import States
+from noisin.recurrent import drop_ins
+from noisin.recurrent.functional import State, States
 from noisin.recurrent.windows import StepInput
 from noisin.regularizers.windowed import WindowCell
 
@@ -28,14 +29,19 @@ class BatchNormLSTMCell(WindowCell):
         h_t &= \sigma(o) \odot \tanh(BN_t(c_t; \gamma_c, \beta_c)).
 
     While training, means and variances are those of the rows of the batch at this step. Running
-    averages of them, which ``eval()`` uses, are kept for each of the first ``t_max`` steps of a
-    window; later steps share those of the last one. (Cooijmans et al., *Recurrent Batch
-    Normalization*, ICLR 2017. There, sequences begin at the first step. A language model carries
-    its state from window to window, so that the number of a step is only its place in the window.)
+    averages of them are what ``eval()`` uses. By default all steps share them, as is right where a
+    state is carried from window to window and a step has no number of its own, as in text.
+
+    With ``t_max`` above 1, each of the first ``t_max - 1`` steps of a sequence has averages of its
+    own, and later steps share the last ones. (In Cooijmans et al., *Recurrent Batch Normalization*,
+    ICLR 2017, sequences begin at the first step.) The state is then ``(h, c, t)``, with the number
+    t of steps since the state was None or a pair (h, c). So a score does not depend on how a
+    sequence is cut into windows. Steps after the last one that was trained use the averages of that
+    one.
 
     Args:
         input_size, hidden_size: the sizes.
-        t_max: the number of steps with statistics of their own.
+        t_max: the number of averages: 1 where the state is carried through a text.
         momentum: the share of a new batch in the running averages.
         eps: added to the variances.
         options: ``p_h``, ``locked`` and ``generator`` of
@@ -43,7 +49,7 @@ class BatchNormLSTMCell(WindowCell):
 
     Before training, gains are 0.1, the bias of f is 1, and all other biases are 0.
 
-    >>> cell = BatchNormLSTMCell(2, 3, t_max=35)
+    >>> cell = BatchNormLSTMCell(2, 3)
     >>> h, c = cell(torch.randn(4, 2))
     >>> h.shape
     torch.Size([4, 3])
@@ -56,7 +62,7 @@ class BatchNormLSTMCell(WindowCell):
         input_size: int,
         hidden_size: int,
         *,
-        t_max: int = 100,
+        t_max: int = 1,
         momentum: float = 0.05,
         eps: float = 1e-5,
         **options: Any,
@@ -81,6 +87,11 @@ class BatchNormLSTMCell(WindowCell):
         H = self.hidden_size
         self.bias[H : 2 * H].fill_(FORGET_BIAS)
 
+    @property
+    def parts(self) -> int:
+        """The number of tensors in its state: h, c and, where steps are counted, their number."""
+        return 2 + (self.t_max > 1)
+
     def project(self, x: Tensor) -> Tensor:
         """The product with x, without a bias, which a normalisation would remove."""
         return F.linear(x, self.weight_ih)
@@ -89,7 +100,16 @@ class BatchNormLSTMCell(WindowCell):
         """Products and masks of a window, if its rows can be normalised."""
         if self.training:
             self._require_rows(x)
-        return super().step_inputs(x)
+        last = self._last()
+        return [step._replace(last=last) for step in super().step_inputs(x)]
+
+    def _last(self) -> int:
+        """The last step with statistics of its own: in ``eval()``, the last that was trained."""
+        if self.training or self.t_max == 1:
+            return self.t_max - 1
+        initial = (self.mean_x == 0) & (self.variance_x == 1)
+        trained = (~initial.all(1)).nonzero()
+        return int(trained.max()) if len(trained) else 0
 
     def _require_rows(self, x: Tensor) -> None:
         if self.shard is not None:
@@ -106,14 +126,29 @@ class BatchNormLSTMCell(WindowCell):
 
     def transition(self, x: StepInput, read: Tensor, state: States) -> States:
         """One step."""
-        gates = self._normalized("x", x.x, x.t) + self.bias
-        gates = gates + self._normalized("h", F.linear(read, self.weight_hh), x.t)
+        _, c, *steps = state
+        k = min(x.last, *(int(t.max()) for t in steps if t.numel())) if steps else 0
+        gates = self._normalized("x", x.x, k) + self.bias
+        gates = gates + self._normalized("h", F.linear(read, self.weight_hh), k)
         i, f, g, o = gates.chunk(4, dim=-1)
-        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
-        return o.sigmoid() * self._normalized("c", c, x.t, self.shift_c).tanh(), c
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * self._normalized("c", c, k, self.shift_c).tanh()
+        return h, c, *(t + 1 for t in steps)
 
-    def _normalized(self, place: str, v: Tensor, t: int, shift: Tensor | None = None) -> Tensor:
-        k = min(t, self.t_max - 1)
+    def _parts(self, x: Tensor, state: State) -> States:
+        """The tensors of a state, with the number of steps since it began where it matters."""
+        if self.parts == 2:
+            return super()._parts(x, state)
+        counted = isinstance(state, tuple | list) and len(state) == self.parts
+        h, c = super()._parts(x, state[:2] if counted else state)
+        shape = (*h.shape[:-1], 1)
+        if not counted:
+            return h, c, torch.zeros(shape, dtype=torch.long, device=h.device)
+        checks.require_tensors(type(self).__name__, t=state[2])
+        drop_ins.state_shapes(type(self).__name__, shape, state[2])
+        return h, c, state[2]
+
+    def _normalized(self, place: str, v: Tensor, k: int, shift: Tensor | None = None) -> Tensor:
         mean, variance = getattr(self, f"mean_{place}")[k], getattr(self, f"variance_{place}")[k]
         # Gradient checkpointing computes a step twice, and must count its statistics once.
         momentum = 0.0 if torch_state.in_backward() else self.momentum

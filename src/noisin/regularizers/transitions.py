@@ -17,6 +17,7 @@ from noisin.recurrent.cells import Cell, GRUCell
 from noisin.recurrent.functional import State
 from noisin.recurrent.windows import step_inputs
 from noisin.regularizers.cells import check_rate
+from noisin.regularizers.windowed import WindowCell
 
 
 class ZoneoutMasks(Stochastic):
@@ -141,6 +142,8 @@ class Zoneout(Stochastic):
                 )
             return self._keep(state, new, self.p_h)
         rates = (self.p_h, self.p_c)
+        if isinstance(self.cell, WindowCell):  # a number of steps, beside h and c, is not kept
+            rates += (0.0,) * (self.cell.parts - len(rates))
         if (
             not isinstance(new, tuple | list)
             or len(new) != len(rates)

@@ -58,6 +58,11 @@ class WindowCell(Stochastic):
         self.generator = generator
 
     @property
+    def parts(self) -> int:
+        """The number of tensors in its state."""
+        return 1 + self.memory
+
+    @property
     def acts(self) -> bool:
         """Whether anything is dropped at present."""
         return self.training and self.p_h > 0

@@ -30,8 +30,8 @@ from noisin.training.predictors import (
 from tests.training.predictors.toy import IDS, WORDS, model, score, statistics
 
 
-def noisy() -> Any:
-    return model(noise=Gaussian(0.5), dropout=Dropouts(0.5, 0.5, 0.5, 0.5))
+def noisy(**settings: Any) -> Any:
+    return model(noise=Gaussian(0.5), dropout=Dropouts(0.5, 0.5, 0.5, 0.5), **settings)
 
 
 # M and R as printed in RECIPES 1.11: by name and by sums over tensors, in plain Python.
@@ -166,13 +166,33 @@ def test_a_clip_does_not_stay() -> None:
     assert torch.equal(Rates(decay=0.01).steps([], found)[1][0], before)
 
 
+def normalised(**cell_arguments: int) -> Any:
+    """With the statistics of a text that was read in windows of three steps."""
+    lm = noisy(cell="batch-norm-lstm", cell_arguments=cell_arguments).train()
+    state = None
+    for batch in Windows(IDS, 4, 3).epoch(0):
+        state = noisin.models.detach(lm.loss(batch, state).state)
+    return lm.eval()
+
+
+MODELS = {
+    "lstm": noisy,
+    "batch norm": normalised,
+    "batch norm of steps": lambda: normalised(t_max=7),
+    "batch norm of many steps": lambda: normalised(t_max=100),
+}
+
+
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_at_zero_rates_it_is_static(batch_size: int) -> None:
-    lm = noisy()
+@pytest.mark.parametrize("name", MODELS)
+def test_at_zero_rates_it_is_static(name: str, batch_size: int) -> None:
+    lm = MODELS[name]()
     dynamic = Dynamic(lm, Rates(0.0, 0.0), statistics(lm))
     static = score(Clean(lm), batch_size, length=5)
     # Up to rounding: what MKL returns in the last digit depends on where its operands lie.
     assert score(dynamic, batch_size).nats == pytest.approx(static.nats, rel=1e-14)
+    whole = score(Clean(lm), batch_size, length=1000)
+    assert whole.nats == pytest.approx(static.nats, rel=1e-12)
 
 
 def test_it_learns_a_repetitive_text() -> None:
