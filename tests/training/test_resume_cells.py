@@ -13,8 +13,6 @@ from noisin.regularizers import BatchNormLSTMCell
 from noisin.training import RunRecord, restore
 from tests.training import toy
 
-ADAM = {"optimizer": "adam", "lr": 0.01}
-ADAMW = {"optimizer": "adamw", "lr": 0.01}
 DROPOUT = {"input": 0.1, "recurrent": 0.3, "output": 0.1, "locked": True}
 MODELS: dict[str, dict[str, Any]] = {
     "highway": {"cell": "highway", "cell_arguments": {"depth": 2}, "dropout": DROPOUT},
@@ -24,8 +22,11 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-CASES = [*((name, {"lr": 2.0}) for name in MODELS)]
-CASES += [("batch-norm-lstm", ADAM), ("batch-norm-lstm", ADAMW)]
+CASES = [
+    *((name, {"lr": 2.0}) for name in MODELS),
+    ("batch-norm-lstm", {"optimizer": "adam", "lr": 0.01}),
+    ("batch-norm-lstm", {"optimizer": "adamw", "lr": 0.01}),
+]
 
 
 @pytest.mark.long

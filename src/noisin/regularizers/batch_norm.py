@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _NormBase
 
 from noisin._util import arguments, checks, torch_state
 from noisin.errors import InvalidValue, Unsupported
@@ -17,6 +19,27 @@ from noisin.recurrent.windows import StepInput
 from noisin.regularizers.windowed import WindowCell
 
 FORGET_BIAS = 1.0
+
+
+@contextmanager
+def fixed_statistics(model: nn.Module) -> Iterator[None]:
+    """Context manager: normalisations use their running averages in train() too, and keep them.
+
+    For passes in train() on data that are not for training: all of torch's and ours in ``model``.
+    """
+    ours = [m for m in model.modules() if isinstance(m, BatchNormLSTMCell) and not m._fixed]
+    torchs = [m for m in model.modules() if isinstance(m, _NormBase) and m.training]
+    try:
+        for cell in ours:
+            cell._fixed = True
+        for module in torchs:
+            module.training = False
+        yield
+    finally:
+        for cell in ours:
+            cell._fixed = False
+        for module in torchs:
+            module.training = True
 
 
 class BatchNormLSTMCell(WindowCell):
@@ -56,6 +79,9 @@ class BatchNormLSTMCell(WindowCell):
     """
 
     gain = 0.1
+    mean_x: Tensor
+    variance_x: Tensor
+    _fixed: bool = False  # see fixed_statistics
 
     def __init__(
         self,
@@ -96,19 +122,23 @@ class BatchNormLSTMCell(WindowCell):
         """The product with x, without a bias, which a normalisation would remove."""
         return F.linear(x, self.weight_ih)
 
+    @property
+    def _of_batch(self) -> bool:
+        """Whether it normalises by the statistics of the batch at present."""
+        return self.training and not self._fixed
+
     def step_inputs(self, x: Tensor) -> Sequence[StepInput]:
         """Products and masks of a window, if its rows can be normalised."""
-        if self.training:
+        if self._of_batch:
             self._require_rows(x)
         last = self._last()
         return [step._replace(last=last) for step in super().step_inputs(x)]
 
     def _last(self) -> int:
         """The last step with statistics of its own: in ``eval()``, the last that was trained."""
-        if self.training or self.t_max == 1:
+        if self._of_batch or self.t_max == 1:
             return self.t_max - 1
-        initial = (self.mean_x == 0) & (self.variance_x == 1)
-        trained = (~initial.all(1)).nonzero()
+        trained = (self.mean_x.ne(0) | self.variance_x.ne(1)).any(1).nonzero()
         return int(trained.max()) if len(trained) else 0
 
     def _require_rows(self, x: Tensor) -> None:
@@ -154,7 +184,7 @@ class BatchNormLSTMCell(WindowCell):
         momentum = 0.0 if torch_state.in_backward() else self.momentum
         normal = F.batch_norm(
             v.reshape(-1, v.shape[-1]), mean, variance, getattr(self, f"gain_{place}"), shift,
-            self.training, momentum, self.eps,
+            self._of_batch, momentum, self.eps,
         )  # fmt: skip
         return normal.view_as(v)
 

@@ -141,7 +141,7 @@ class Zoneout(Stochastic):
                     f"has none. Use p_h alone."
                 )
             return self._keep(state, new, self.p_h)
-        rates = (self.p_h, self.p_c)
+        rates: tuple[float, ...] = (self.p_h, self.p_c)
         if isinstance(self.cell, WindowCell):  # a number of steps, beside h and c, is not kept
             rates += (0.0,) * (self.cell.parts - len(rates))
         if (

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
 
 from noisin.data import Batch, Windows
 from noisin.errors import InvalidValue, NoisinError, Unsupported
-from noisin.models import Dropouts, MixtureOfSoftmaxes
+from noisin.models import Dropouts, Loss, MixtureOfSoftmaxes
 from noisin.models.steps import GateDropout
 from noisin.noise import Gaussian
 from noisin.regularizers import WeightDrop, WeightNoise
@@ -166,6 +168,49 @@ def test_noise_is_not_held() -> None:
     first, state = predictor(batch)
     again, _ = predictor(batch, state._replace(samples=None))
     assert not torch.allclose(first, again)
+
+
+class Normalised(nn.Module):
+    """A model of its own with torch's normalisation of batches before noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lm = model(noise=Gaussian(0.5))
+        self.norm = nn.BatchNorm1d(WORDS).double()
+
+    def log_prob(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
+        s, state = self.lm(batch.x, state)
+        log_p = self.norm(s.flatten(0, 1)).view_as(s).log_softmax(-1)
+        return log_p.gather(-1, batch.target.long().unsqueeze(-1)).squeeze(-1), state
+
+    def loss(self, batch: Batch, state: Any = None) -> Loss:
+        log_p, state = self.log_prob(batch, state)
+        return Loss(-log_p.mean(), batch.count, state=state)
+
+
+CELL = {"cell": "batch-norm-lstm", "dropout": LOCKED}
+
+
+@pytest.mark.parametrize("masks", ["window", "pass"])
+@pytest.mark.parametrize(
+    "build", [Normalised, lambda: model(**CELL), lambda: model(**CELL, cell_arguments={"t_max": 9})]
+)
+def test_it_learns_no_statistics_from_what_it_scores(build: Any, masks: Any) -> None:
+    lm = build().train()
+    for batch in Windows(IDS, 4, 5).epoch(0):
+        lm.loss(batch)
+    before = {name: tensor.clone() for name, tensor in lm.state_dict().items()}
+    score(MonteCarlo(lm, K=3, masks=masks), batch_size=3)
+    assert_close(lm.state_dict(), before, rtol=0, atol=0)
+    assert all(module.training for module in lm.modules())
+    lm.loss(batch)
+    assert not all(torch.equal(lm.state_dict()[name], tensor) for name, tensor in before.items())
+
+
+def test_without_masks_it_normalises_as_the_ensemble_of_the_noise() -> None:
+    lm = model(cell="batch-norm-lstm", noise=Gaussian(0.5))
+    expected = seeded(Arithmetic(lm, 4), batch_size=3)
+    assert seeded(MonteCarlo(lm, 4), batch_size=3) == expected
 
 
 def test_masks_of_every_step_cannot_be_held() -> None:

@@ -25,6 +25,7 @@ from noisin.models import SequenceModel
 from noisin.models.base import State
 from noisin.noise.sampling import Stochastic, held_masks
 from noisin.recurrent.injection import Injected, as_training
+from noisin.regularizers.batch_norm import fixed_statistics
 from noisin.regularizers.sequences import WordDropout
 from noisin.training import samples
 from noisin.training.predictors.base import device_of
@@ -37,7 +38,7 @@ Masks = Literal["window", "pass"]
 
 @dataclass(frozen=True)
 class MonteCarlo(Mixture):
-    """The mean of K passes with dropout and noise on.
+    """The mean of K passes with dropout and noise on. Normalisations of batches are as in eval().
 
     Args:
         model: the model.
@@ -138,7 +139,7 @@ class MonteCarlo(Mixture):
 
     @contextmanager
     def _sampling(self) -> Iterator[None]:
-        with as_training(self.model, on=True), torch.no_grad():
+        with as_training(self.model), fixed_statistics(self.model), torch.no_grad():
             if self.masks == "pass":
                 for module in self.model.modules():
                     if isinstance(module, WordDropout):
