@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from noisin import likelihoods, noise
 from noisin.data import Batch
+from noisin.errors import Unsupported
 from noisin.models import Dense, Dropout, Loss, SequenceModel, Values
 from noisin.models.layers import Layer, layer
 from noisin.noise.sampling import Shard, set_shard
@@ -215,3 +216,21 @@ def test_lengths_end_with_the_last_scored_step(
     assert replace(batch, scored=None).lengths is None
     columns = batch.columns(slice(1, 2)).lengths
     assert columns is None if lengths is None else columns is not None and columns[0] == lengths[1]
+
+
+def test_statistics_of_batches_are_not_learnt_from_padding() -> None:
+    """In eval() padding has no effect; a batch without it is learnt from."""
+    net = SequenceModel(
+        Values(F), [layer("batch-norm-lstm", F, H)], Dense(H, F, likelihoods.Bernoulli())
+    )
+    x, target = torch.rand(2, T, N, F).round()
+    padded = Batch(x, target, REAL, padded=True)
+    mean = dict(net.named_buffers())["layers.0.rnn.cell.cell.mean_x"]
+    before = mean.clone()
+    with pytest.raises(Unsupported, match="statistics of a batch would contain its padding"):
+        net.loss(padded)
+    assert_close(mean, before)
+    net.loss(replace(padded, padded=False))
+    assert not torch.equal(mean, before)
+    other = replace(padded, x=x.where(REAL[..., None], 9.0))
+    assert_close(net.eval().loss(padded).mean, net.loss(other).mean)

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from noisin import tasks, training
 from noisin.cli import main
 from noisin.data import Batch
-from noisin.errors import InvalidType, InvalidValue
+from noisin.errors import InvalidType, InvalidValue, Unsupported
 from noisin.experiments import words
 from noisin.experiments.collection import collect
 from noisin.models import LanguageModel, Loss
 from noisin.noise import Gaussian
+from noisin.regularizers import BatchNormLSTMCell
 from noisin.training.identity import identity_of
 from noisin.training.predictors import Clean, evaluate
 from noisin.training.state import weights_of
@@ -224,6 +225,24 @@ def test_a_task_without_batches_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidValue, match="yields nothing to train on"):
         fit(tmp_path / "run", task=Empty())
+
+
+def test_padding_that_statistics_would_contain_is_refused(tmp_path: Path) -> None:
+    """Before a folder is created, though the first batch has no padding yet."""
+
+    class Padded(Doubling):
+        def batches(self, split: str, *, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
+            for batch in super().batches(split, epoch=epoch, start=start):
+                yield replace(batch, padded=True)
+
+    class Cell(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = BatchNormLSTMCell(1, 2)
+
+    with pytest.raises(Unsupported, match="Use cell = 'layer-norm-lstm', or train on sequences of"):
+        fit(tmp_path / "run", Cell(), Padded())
+    assert not (tmp_path / "run").exists()
 
 
 def test_it_is_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,19 +1,34 @@
-"""Padding that recurrent layers leave out, where that takes less time than computing it."""
+"""Padding: layers leave it out where that is faster, and refuse it where it would be learnt."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from noisin.data.batch import Batch
+from noisin.errors import Unsupported
 from noisin.recurrent import kernels
+from noisin.regularizers.batch_norm import BatchNormLSTMCell
 
 # Of a batch. Less of it costs less than to pack the rest: parts of a series that differ by one step
 # have 0.5 %, batches of music about 40 %.
 LEAST = 0.2
+
+
+def require_none(model: nn.Module, batch: Batch) -> None:
+    """Raise if padding would be among the rows whose statistics a model is trained with.
+
+    Without it, the last steps of a batch of several lengths would have the statistics of one row.
+    """
+    if batch.padded and any(isinstance(m, BatchNormLSTMCell) for m in model.modules()):
+        raise Unsupported(
+            "BatchNormLSTMCell: the statistics of a batch would contain its padding, and this data "
+            "has sequences of several lengths, padded to one. Use cell = 'layer-norm-lstm', or "
+            "train on sequences of one length, in batches with padded=False."
+        )
 
 
 def worth_leaving_out(batch: Batch) -> Tensor | None:

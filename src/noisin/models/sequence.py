@@ -15,7 +15,7 @@ from noisin.data.batch import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models.base import Head, Loss, State, mean_over_scored, remember
 from noisin.models.layers import Layer
-from noisin.models.padding import worth_leaving_out
+from noisin.models.padding import require_none, worth_leaving_out
 from noisin.models.sharing import is_shared
 from noisin.recurrent.samples import NOISE_SAMPLES, repeat_rows, takes
 from noisin.regularizers.terms import Term, Trace
@@ -120,6 +120,8 @@ class SequenceModel(nn.Module):
         With ``each``, the loss also has the nll of each target, at the cost of computing the
         logits of a large vocabulary twice.
         """
+        if self.training:
+            require_none(self, batch)
         asked = _asked(self._trace, samples, worth_leaving_out(batch))
         trace, carried = self._trace(batch.x, state, **asked)
         before, batch = self._memory(state, batch.x, samples), batch.repeat(samples)

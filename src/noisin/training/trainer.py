@@ -31,6 +31,7 @@ from noisin._util.lock import locked
 from noisin.data import Batch
 from noisin.errors import InvalidType, Unsupported
 from noisin.models import Trainable
+from noisin.models.padding import require_none
 from noisin.noise.sampling import set_shard
 from noisin.tasks import Score, Task
 from noisin.tasks.base import Split, first_batch, name_of, splits_of
@@ -127,6 +128,7 @@ class Trainer:
                 self.flag = stack.enter_context(caught())
                 # What can be refused without the record is, before a folder is created for it.
                 first = first_batch(task)
+                require_none(model, first)
                 self.initial = initial_weights(self.train.start, self.record, model, task)
                 if self.workers.main:
                     self.record.make_folder()
