@@ -303,6 +303,14 @@ def test_the_check_leaves_the_module_and_its_randomness_as_they_are() -> None:
         assert torch.equal(torch.rand(3), drawn), "the stream is where one forward pass leaves it"
 
 
+def test_the_check_learns_no_statistics() -> None:
+    cell = noisin.Noisy(BatchNormLSTMCell(2, 3, t_max=2), noise.Gaussian(0.5)).double()
+    before = {name: buffer.clone() for name, buffer in cell.named_buffers()}
+    assert analysis.check_unbiased(cell, torch.randn(4, 2).double(), 2000).weak
+    assert before
+    torch.testing.assert_close(dict(cell.named_buffers()), before, rtol=0, atol=0)
+
+
 def test_float32_rounding_is_no_bias() -> None:
     rnn = strengthened(noisin.LSTM(F, H, noise=noise.Gaussian(1e-6), feedback=False))
     assert analysis.check_unbiased(rnn, torch.randn(T, F)).verdict == "no bias found"

@@ -28,6 +28,7 @@ from noisin._util import arguments, checks
 from noisin.analysis.trajectories import Kind, Runner, Trajectory
 from noisin.errors import InvalidValue
 from noisin.recurrent.injection import as_training
+from noisin.recurrent.reach import buffers_kept
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,11 @@ def check_unbiased(
     runner = Runner(module, kind)
     _check_arguments(x, rows, false_alarm)
     many = x.unsqueeze(1).expand(len(x), rows, x.shape[-1])
-    with torch.no_grad(), as_training(module):
-        found = [Trajectory(z.double(), f.double()) for z, f in runner.trajectories(many)]
-    with torch.no_grad(), as_training(module, False):
-        h = runner.run(x.unsqueeze(1))
+    with torch.no_grad(), buffers_kept(module):  # statistics of batches, of this one while it runs
+        with as_training(module):
+            found = [Trajectory(z.double(), f.double()) for z, f in runner.trajectories(many)]
+        with as_training(module, False):
+            h = runner.run(x.unsqueeze(1))
     if not all(values.isfinite().all() for values in (h, *(v for each in found for v in each))):
         raise InvalidValue("check_unbiased: the module emitted NaN or infinity.")
     resolution = torch.finfo(h.dtype).eps

@@ -28,7 +28,7 @@ def outputs(
     with (
         torch.no_grad(),
         torch.random.fork_rng({device.index for device in devices}),
-        _buffers_kept(model),
+        buffers_kept(model),
         noise_off(model),
         _drawing_apart(noisy, seed),
     ):
@@ -63,7 +63,7 @@ def _drawing_apart(modules: Collection[Injected], seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _buffers_kept(model: nn.Module) -> Iterator[None]:
+def buffers_kept(model: nn.Module) -> Iterator[None]:
     """Undo what a call in train() does to buffers, such as the statistics of BatchNorm."""
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
