@@ -26,6 +26,7 @@ from noisin.recurrent.scanned import MinGRU
 from noisin.regularizers import (
     DropoutLSTMCell,
     HighwayCell,
+    LayerNormGRUCell,
     LayerNormLSTMCell,
     MelisLSTMCell,
     MogrifierLSTMCell,
@@ -162,6 +163,10 @@ CELLS: Mapping[str, tuple[str, Make]] = {
         "model.update_dropout",
         lambda: UpdateDropoutLSTMCell(F, H, p=0.3),
     ),
+    "dropout of updates, LSTM, locked": (
+        "model.update_dropout.locked = true",
+        lambda: UpdateDropoutLSTMCell(F, H, p=0.3, locked_update=True),
+    ),
     "dropout of updates, GRU": ("model.update_dropout", lambda: UpdateDropoutGRUCell(F, H, p=0.3)),
     "dropout of updates, GRU, locked": (
         "model.update_dropout.locked = true",
@@ -186,6 +191,10 @@ CELLS: Mapping[str, tuple[str, Make]] = {
     "layer norm with recurrent dropout": (
         'model.cell = "layer-norm-lstm"',
         lambda: LayerNormLSTMCell(F, H, p_h=0.3),
+    ),
+    "layer norm of a GRU with recurrent dropout": (
+        'model.cell = "layer-norm-gru"',
+        lambda: LayerNormGRUCell(F, H, p_h=0.3),
     ),
     "LSTM of Melis et al. with recurrent dropout": (
         'model.cell = "melis-lstm"',
