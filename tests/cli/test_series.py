@@ -199,6 +199,23 @@ BAD: dict[str, tuple[list[Any], str, str]] = {
     "half a count": ([*counts(50), 0.5], "poisson", "needs a whole number, 0 or more"),
     "another likelihood": (counts(50), "bernoulli", "the likelihood bernoulli needs 0 or 1"),
     "too short": ([3, 4], "poisson", "has no train data"),
+    "a large count": ([*counts(50), "1e30"], "poisson", "has 1e+30 in row 51, and the likelihood"),
+    "a count of 20 digits": (
+        *([*counts(119), "9" * 20], "poisson"),
+        "has 1e+20 in row 120, and the likelihood poisson needs counts of at most 16,777,216",
+    ),
+    "a count that float32 changes": ([*counts(50), 2**24 + 1], "poisson", "has 16777217 in row 51"),
+    "a square that overflows": (
+        *([*counts(20), 1e200, *counts(80)], "gaussian"),
+        "'sold' has 1e+200 in row 21, too large for the standard deviation of train",
+    ),
+    "a sum that overflows": ([1e308] * 9 + [-1e308] * 91, "student-t", "has 1e+308 in row 1, too"),
+    "a large value in test": (
+        *([*counts(99), 1e60, *counts(3)], "scaled-gaussian"),
+        "'sold' has 1e+60 in row 100, ",
+    ),
+    "values that hardly differ": ([1e-200, 2e-200] * 50, "gaussian", "differ by too little"),
+    "an underscore": ([*counts(50), "1_0"], "gaussian", "'sold' has '1_0' in row 51, expected a"),
 }
 
 
@@ -213,6 +230,20 @@ def test_bad_data_is_refused_before_anything_is_written(
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("row", "value"), [(20, 1e308), (20, -1e200), (110, 1e60)])
+def test_a_covariate_that_is_too_large(row: int, value: float, tmp_path: Path, capsys: Any) -> None:
+    data = write(tmp_path / "sales.csv", counts())
+    lines = data.read_text().splitlines()
+    lines[row] = f"3,{value}"
+    data.write_text("\n".join(lines))
+    run = ("train", settings(tmp_path, data), *SMALL, "--out", str(tmp_path / "runs"))
+    assert in_process(*run) == 2
+    said = capsys.readouterr().err
+    assert f"sales.csv: column 'price' has {value:g} in row {row}, " in said
+    assert said.count("\n") == 1, "and no warning of numpy"
     assert not (tmp_path / "runs").exists()
 
 

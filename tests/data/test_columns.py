@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from noisin.data import arrays
+from noisin.data.arrays import Frame
 from noisin.data.columns import Columns, load
 from noisin.data.series import SeriesSet
 from noisin.errors import InvalidData, InvalidValue, NoisinError, Unavailable
+from noisin.tasks import Series
 
 X = np.stack([np.arange(20.0), 100 + np.arange(20.0) % 3], 1)
 COLUMNS = Columns(("y",), "gaussian", covariates=("p",))
@@ -50,6 +52,27 @@ def test_formats(kind: str, tmp_path: Path) -> None:
     assert (data.seasons, data.likelihood) == ((2,), "poisson")
     moved = path.rename(path.with_name(f"moved.{kind}"))
     assert load(str(moved), None, spec).sha256 == data.sha256, "wherever the file is"
+
+
+def test_messages_name_the_row_of_the_file(tmp_path: Path) -> None:
+    """Of a sequence whose rows are scattered, after its rows were split."""
+    path = tmp_path / "shops.csv"
+    values = ["1", "2", "3", "4", "5", "6", "7", "1e60", "8"]
+    rows = "".join(f"{shop},{y}\n" for shop, y in zip("abacbcacb", values, strict=True))
+    path.write_text("shop,y\n" + rows)
+    data = load(str(path), None, Columns(("y",), "gaussian", sequence="shop"))
+    with pytest.raises(InvalidData, match=r"shops.csv: shop c: column 'y' has 1e\+60 in row 8, "):
+        Series(data)
+    alone = load(str(path), None, Columns(("y",), "gaussian", test=0.3, valid=0.3))
+    with pytest.raises(InvalidData, match=r"shops.csv: column 'y' has 1e\+60 in row 8, "):
+        Series(alone)
+
+
+@pytest.mark.parametrize("value", [10**400, "1_0", "1e400"], ids=["huge", "_", "inf"])
+def test_numbers_of_columns_of_objects(value: object) -> None:
+    frame = Frame("mine", {"y": np.array([3, value, None], dtype=object)})
+    with pytest.raises(InvalidData, match="column 'y' has '1.* in row 2, expected a finite"):
+        frame.numbers(["y"])
 
 
 def test_structured_and_several_arrays(tmp_path: Path) -> None:

@@ -67,7 +67,10 @@ class Frame:
                 f"numbers. Convert it."
             )
         try:
-            numbers = values.astype(np.float64)
+            if values.dtype.kind == "O" or (values.dtype.kind == "U" and "_" in "".join(values)):
+                raise ValueError  # numpy and Python read 1_0 as 10, so each value is looked at
+            with np.errstate(over="ignore"):  # what becomes infinite is refused below
+                numbers = values.astype(np.float64)
         except (ValueError, TypeError):
             numbers = np.array([_number(value) for value in values])
         if not np.isfinite(numbers).all():
@@ -95,9 +98,11 @@ def _missing(value: object) -> bool:
 
 
 def _number(value: object) -> float:
+    if isinstance(value, str) and "_" in value:
+        return np.nan
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.nan
 
 

@@ -164,7 +164,7 @@ def _sequences(frame: Frame, columns: Columns) -> Iterator[tuple[SeriesTable, li
     for name in names[np.sort(first)]:
         rows = np.flatnonzero(names == name)
         called = f"{frame.name}: {columns.sequence} {name}" if columns.sequence else frame.name
-        table = SeriesTable(called, target[rows], covariates[rows], np.ones(len(rows), bool))
+        table = SeriesTable(called, target[rows], covariates[rows], np.ones(len(rows), bool), rows)
         yield table, None if labels is None else [labels[row] for row in rows]
 
 

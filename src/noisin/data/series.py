@@ -28,6 +28,8 @@ SUPPORTS = {
     "student-t": ("a finite number", ""),
 }
 REAL = ("gaussian", "scaled-gaussian", "student-t")  # whose targets are standardised
+# Models compute in float32, which changes larger whole numbers: 16,777,217 becomes 16,777,216.
+LARGEST_COUNT = 2**24
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,21 @@ class SeriesTable:
         target: the values to predict, ``(T, O)``.
         covariates: what is known in advance of each step, ``(T, C)``.
         scored: which steps are scored, ``(T,)``; the others are only read.
+        places: the row of each step in its file, from 0, ``(T,)``; by default 0, 1, 2, ...
     """
 
     name: str
     target: Values
     covariates: Values
     scored: NDArray[np.bool_]
+    places: NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
         return len(self.target)
+
+    def row(self, step: int) -> int:
+        """What messages call a step: its row in the file, from 1."""
+        return 1 + (step if self.places is None else int(self.places[step]))
 
     def rows(self, start: int, stop: int, context: int = 0) -> SeriesTable:
         """Some rows, and up to ``context`` rows before them that are not scored."""
@@ -59,6 +67,7 @@ class SeriesTable:
             target=self.target[first:stop],
             covariates=self.covariates[first:stop],
             scored=scored,
+            places=(np.arange(len(self)) if self.places is None else self.places)[first:stop],
         )
 
 
@@ -116,13 +125,16 @@ def check_values(table: SeriesTable, targets: Sequence[str], likelihood: str) ->
     if likelihood == "bernoulli":
         fits &= (x == 0) | (x == 1)
     elif likelihood == "poisson":
-        fits &= (x >= 0) & (x == np.floor(x))
+        fits &= (x >= 0) & (x == np.floor(x)) & (x <= LARGEST_COUNT)
     if fits.all():
         return
-    row, column = np.argwhere(~fits)[0]
-    expected, advice = SUPPORTS[likelihood]
+    step, column = np.argwhere(~fits)[0]
+    value, (expected, advice) = x[step, column], SUPPORTS[likelihood]
+    if likelihood == "poisson" and LARGEST_COUNT < value < np.inf:
+        expected = f"counts of at most {LARGEST_COUNT:,}, which float32 represents exactly"
+        advice = "Count in a larger unit, or use scaled-gaussian."
     raise InvalidData(
-        f"{table.name}: column {targets[column]!r} has {x[row, column]:g} in row {row + 1}, and "
+        f"{table.name}: column {targets[column]!r} has {value:.15g} in row {table.row(step)}, and "
         f"the likelihood {likelihood} needs {expected}. {advice}".rstrip()
     )
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from noisin._util import arguments
 from noisin.data.corpus import SPLITS
+from noisin.data.magnitude import check_scale
 from noisin.data.series import REAL, Scaling, SeriesSet, SeriesTable, Values
 from noisin.tasks.base import Observation
 from noisin.tasks.sequences import Sequences, Steps
@@ -52,6 +53,7 @@ class Series(Sequences):
     ) -> None:
         advice = "Load one: noisin.data.columns.load('bikes')."
         arguments.instance("Series: data", data, SeriesSet, advice)
+        check_scale(data)
         self.data, self.name, self.sha256 = data, data.name, data.sha256
         targets = [table.target for table in data.train]
         real, counts = data.likelihood in REAL, data.likelihood == "poisson"
