@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -12,8 +13,14 @@ from typing import Any
 
 import pytest
 
+import noisin
+from noisin.cli.tune import _conclusion
 from noisin.experiments import presets
+from noisin.experiments.tuning.driver import TunedRun
+from noisin.experiments.tuning.tunable import Tunable
+from noisin.tasks.unit import NATS_PER_STEP
 from noisin.training import RunConfig, RunRecord
+from noisin.tuning.search import TuningTrial
 from tests.cli.run import forked, in_process
 from tests.pairwise import PRODUCTS
 from tests.training.toy import result, wait_for
@@ -103,6 +110,30 @@ def test_the_result_is_trained_by_the_second_command(
     name = f"tuned-{presets.mark([config])}"
     assert name in before
     assert name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        ((0.4, 20.0), []),
+        ((0.4, 10.0), ["The learning rate is the lowest that was tried", "use --train.lr 10."]),
+        ((9.0, 40.0), ["the highest that was tried", "lr 40.", "The std is the largest that was "
+                       "trained for all 11 epochs", "use a larger budget, or --around 10."]),
+        ((0.1, 20.0), ["The std is the smallest that was trained for all 11", "--around 0.064."]),
+    ],
+)  # fmt: skip
+def test_it_says_that_the_best_may_lie_beyond(best: tuple[float, float], said: list[str]) -> None:
+    def train(trial: TuningTrial) -> tuple[float, str]:
+        given = trial.std, trial.lr or 0.0
+        return sum(abs(math.log(a / b)) for a, b in zip(given, best, strict=True)), "state"
+
+    tunable = Tunable.of("manual", {}, "noise")
+    tuned = noisin.tune(train, budget=74, epochs=11, lr=20.0)
+    config = tunable.config(tuned.std, tuned.lr)
+    found = TunedRun(tuned, config, Path("tune-manual"), NATS_PER_STEP, None, None)
+    text = _conclusion(found, tunable)
+    assert all(part in text for part in said), text
+    assert text.count("beyond") == len(said) // 2
 
 
 @pytest.mark.long

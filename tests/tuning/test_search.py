@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -20,6 +22,7 @@ from noisin.tuning.budget import Budget
 from noisin.tuning.plan import FEWEST, MOST, TuningPlan, ladder, rungs_of
 from noisin.tuning.search import Tuned, TuningTrial, by_rung, promoted, tune
 
+RESULTS = Path(__file__).parents[2] / "results" / "tune"
 EPOCHS, LONG = 30, 240  # of a run, and a budget that pays for all stds at full length
 Curve = Callable[[float, int], float]
 
@@ -75,7 +78,8 @@ def test_the_winner_is_found_wherever_the_best_std_grows_as_assumed(data: st.Dat
     assert plan is not None
     stds, counts = ladder(0.5, plan.counts[0]), plan.counts
     first = data.draw(st.integers(0, len(stds) - 1))
-    start = min(first + 1, len(stds) - counts[1])  # of those on the second rung
+    above = counts[1] < 3  # the best itself goes on beside two larger ones
+    start = min(first + above, len(stds) - counts[1])  # of those on the second rung
     second = data.draw(st.integers(start, start + counts[1] - 1))
     start = min(second, start + counts[1] - counts[2])
     last = data.draw(st.integers(start, start + counts[2] - 1))
@@ -83,6 +87,55 @@ def test_the_winner_is_found_wherever_the_best_std_grows_as_assumed(data: st.Dat
     slope = data.draw(st.floats(0.01, 10))
     found = searched(lambda std, epochs: slope * abs(stds.index(std) - at[epochs]), plan.cost)
     assert (found.std, found.score, found.plan) == (stds[last], 0.0, plan)
+
+
+@given(st.integers(64, LONG), st.sampled_from(ladder(0.5, MOST)))
+def test_a_best_std_that_does_not_grow_is_found_or_the_result_is_reported(
+    budget: int, best: float
+) -> None:
+    """The leader of the first rung is dropped only where two go on, and not in silence."""
+    found = searched(lambda std, epochs: abs(math.log(std / best)) + 1 / epochs, budget)
+    tried = ladder(0.5, found.plan.counts[0])
+    nearest = min(tried, key=lambda std: abs(math.log(std / best)))
+    last = {one.std for one in found.tried if one.epochs == EPOCHS}
+    if found.std != nearest:
+        assert found.plan.counts[1] == 2
+        assert found.at_end == "smallest"
+    elif nearest == max(last):
+        assert found.at_end == "largest"
+    else:
+        assert found.at_end == ("smallest" if nearest == min(tried) else "")
+
+
+def test_the_leader_of_a_rung_is_not_lost() -> None:
+    found = searched(lambda std, _: (0.9 - std) ** 2, 91)
+    assert found.plan.counts == (8, 3, 2)
+    assert (found.std, found.at_end) == (1.0, "")
+    found = searched(lambda std, _: (0.4 - std) ** 2, 72)
+    assert (found.plan.counts, found.std, found.at_end) == ((5, 2, 2), 0.63, "smallest")
+
+
+def test_the_published_searches_train_the_same_stds() -> None:
+    """Their scores again, rung by rung, by the rule as it is now."""
+    folders = [*(RESULTS / "tuning").iterdir(), *(RESULTS / "seeds").iterdir()]
+    assert len(folders) == 3
+    for folder in folders:
+        recorded = json.loads((folder / "tune.json").read_text(encoding="utf-8"))
+        scores = {(one["std"], one["epochs"]): one["score"] for one in recorded["tried"]}
+        trained: list[tuple[float, int]] = []
+
+        def train(trial: TuningTrial, scores: Any = scores, trained: Any = trained) -> Any:
+            trained.append((trial.std, trial.epochs))
+            return scores[trial.std, trial.epochs], "state"
+
+        plan, around = recorded["plan"], recorded["start"]["std"]
+        found = tune(train, budget=plan["cost"], epochs=plan["rungs"][-1], around=around)
+        assert trained == list(scores)
+        assert (found.std, found.score) == (
+            recorded["chosen"]["std"],
+            recorded["chosen"]["score"],
+        )
+        assert found.at_end == "largest"
 
 
 LATE = curve(slowed=1.0, late=0.65)
@@ -186,7 +239,12 @@ def test_a_better_learning_rate_is_found_beside_the_std() -> None:
     assert {one.lr for one in found.tried} == {10.0, 20.0, 40.0}
     rungs = dict(by_rung(found.tried, 40.0))
     assert set(rungs) == {found.plan.lr_rung}  # the worse one was not trained further
-    assert tune(train, budget=70, epochs=EPOCHS, lr=20.0).lr == 20.0  # no budget for it
+    assert found.lr_at_end == "lowest"
+    found = tune(train, budget=70, epochs=EPOCHS, lr=20.0)
+    assert (found.lr, found.lr_at_end) == (20.0, "")  # no budget for others
+    assert tune(train, budget=200, epochs=EPOCHS, lr=10.0).lr_at_end == ""
+    assert tune(train, budget=200, epochs=EPOCHS, lr=5.0).lr_at_end == "highest"
+    assert searched(LATE).lr_at_end == ""
 
 
 def test_a_time_is_turned_into_epochs_by_the_first_trial() -> None:

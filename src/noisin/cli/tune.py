@@ -112,11 +112,16 @@ def _conclusion(found: TunedRun, tunable: Tunable) -> str:
     )
     if not tuned.plan.lr:
         text += " Other learning rates were not tried."
+    if tuned.lr_at_end:
+        text += (
+            f"\nThe learning rate is the {tuned.lr_at_end} that was tried, and a better one may "
+            f"lie beyond: use --train.lr {tuned.lr:g}."
+        )
     if tuned.at_end:
         beyond = tuned.std * (10**0.4 if tuned.at_end == "largest" else 10**-0.4)
         text += (
-            f"\nIt is the {tuned.at_end} std that was tried, and the best may lie beyond: use a "
-            f"larger budget, or --around {beyond:.2g}."
+            f"\nThe std is the {tuned.at_end} that was trained for all {tuned.plan.rungs[-1]} "
+            f"epochs, and the best may lie beyond: use a larger budget, or --around {beyond:.2g}."
         )
     return text
 

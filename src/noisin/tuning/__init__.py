@@ -4,8 +4,9 @@ Noise slows training down at first and pays off late. Runs that are compared ear
 too little of it, and plain successive halving ends with the least noise that was tried. The guard
 rests on one assumption: *the best std grows with the length of training*, by about one step of the
 grid (a factor of 1.6) whenever the length is three times as long. So those that go to the next rung
-are the neighbours of the std that will be best at the end by this rule, and not the best so far. At
-least two go to the last rung, which is the whole length. Only scores at that length decide.
+reach up to the std that will be best at the end by this rule. The best so far is among them if
+enough go on, and is left behind otherwise. At least two go to the last rung, which is the whole
+length. Only scores at that length decide.
 
 That factor is what balancing two terms gives: if noise of variance v slows training as ``1 + v``,
 and reduces overfitting, which grows like the number of epochs T, as ``1 / v``, then ``a v / T + b T

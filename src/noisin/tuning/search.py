@@ -67,10 +67,27 @@ class Tuned:
 
     @property
     def at_end(self) -> str:
-        """``"smallest"`` or ``"largest"`` if the best std is that of all that were tried."""
-        stds = {tried.std for tried in self.tried}
-        ends = {min(stds): "smallest", max(stds): "largest"}
-        return ends.get(self.std, "") if len(stds) > 1 else ""
+        """``"smallest"`` or ``"largest"`` if the best may lie beyond the stds at full length.
+
+        The best std is then that of all that were trained to the full length. A smaller one that
+        was worse on a shorter rung would be so at the end, because short runs favour little noise,
+        so that the smallest is reported only if there is none, or one that was better.
+        """
+        rungs = dict(by_rung(self.tried, self.tried[0].lr))
+        last = rungs[max(rungs)]
+        if len(last) > 1 and self.std == max(last):
+            return "largest"
+        smaller = {std: scores for scores in rungs.values() for std in scores if std < self.std}
+        worse = [scores[std] > scores[self.std] for std, scores in smaller.items()]
+        return "smallest" if self.std == min(last) and not (worse and all(worse)) else ""
+
+    @property
+    def lr_at_end(self) -> str:
+        """``"lowest"`` or ``"highest"`` if the best learning rate is that of all tried."""
+        lrs = [one.lr for one in self.tried if one.lr is not None]
+        if self.lr is None or len({*lrs}) == 1:
+            return ""
+        return {min(lrs): "lowest", max(lrs): "highest"}.get(self.lr, "")
 
 
 Train = Callable[[TuningTrial], float | tuple[float, Any]]
@@ -181,10 +198,13 @@ class _Search:
 
 
 def promoted(scores: Mapping[float, float], count: int, left: int) -> list[float]:
-    """The stds that go on: neighbours, the least of which is ``left`` steps above the best.
+    """The stds that go on: the best and the next larger ones, or neighbours above the best.
 
-    At the ends of the stds they are the nearest ones. What has diverged does not go on unless all
-    have. Of equal scores the one with more noise is the better: it has more to gain.
+    They reach up to the std that is expected to be the best at the end, ``left + 1`` steps above
+    the best, and include the best if so many go on. Where fewer do, the least of them is up to
+    ``left`` steps above the best. At the ends of the stds they are the nearest ones. What has
+    diverged does not go on unless all have. Of equal scores the one with more noise is the better:
+    it has more to gain.
 
     Args:
         scores: of the stds on a rung.
@@ -193,6 +213,8 @@ def promoted(scores: Mapping[float, float], count: int, left: int) -> list[float
 
     >>> promoted({0.25: 4.0, 0.4: 4.5, 0.63: 5.0, 1.0: 6.0}, 2, left=1)
     [0.4, 0.63]
+    >>> promoted({0.25: 4.0, 0.4: 4.5, 0.63: 5.0, 1.0: 6.0}, 3, left=1)
+    [0.25, 0.4, 0.63]
     >>> promoted({0.25: 5.0, 0.4: 4.0, 0.63: 4.5, 1.0: 6.0}, 2, left=0)
     [0.4, 0.63]
     >>> promoted({0.25: 5.0, 0.4: 4.0, 0.63: 4.5, 1.0: 3.0}, 2, left=1)
@@ -200,7 +222,8 @@ def promoted(scores: Mapping[float, float], count: int, left: int) -> list[float
     """
     stds = sorted(std for std in scores if math.isfinite(scores[std])) or sorted(scores)
     best = min(stds, key=lambda std: (scores[std], -std))
-    start = max(0, min(stds.index(best) + left, len(stds) - count))
+    above = min(left, max(0, left + 2 - count))
+    start = max(0, min(stds.index(best) + above, len(stds) - count))
     return stds[start : start + count]
 
 
