@@ -215,6 +215,15 @@ def test_a_time_that_is_too_short_names_the_least(
         (["--budget", "8epochs", "--noise.family", "noises:Fixed"], "from_variance"),
         (["--budget", "8epochs", "--noise.site", "state"], "noise.site"),
         (["--budget", "8epochs", "--what", "zoneout"], "what"),
+        (["--budget", "8epochs", "--noise.std", "0.4"], "--noise.std is what tune chooses. Leave"),
+        (["--budget", "8epochs", "--noise.gamma", "2"], "--noise.gamma is what tune chooses"),
+        (
+            [
+                *("--budget", "8epochs", "--what", "dropout,model.zoneout.p_h"),
+                *("--model.zoneout.p_h", "0.1"),
+            ],
+            "--model.zoneout.p_h is what tune chooses. Leave it out, or name the std in the middle",
+        ),
         (["--budget", "8epochs", "--data.name", "nowhere.txt"], "nowhere.txt"),
     ],
 )

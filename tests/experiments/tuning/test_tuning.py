@@ -79,6 +79,17 @@ def test_what_is_named_twice_is_refused(what: str) -> None:
         Tunable.of("manual", {}, what)
 
 
+def test_flags_of_what_is_not_tuned_are_kept() -> None:
+    """And those of dropout name the rates that are tuned; a preset may have any strength."""
+    noisy = Tunable.of("manual", {"noise": {"std": "0.4"}}, "dropout").config(1.0)
+    assert noisy.noise is not None
+    assert (noisy.noise.std, noisy.model.dropout.output) == (0.4, 0.5)
+    rates = Tunable.of("manual", {"model": {"dropout": {"output": "0.1"}}}, "dropout").rates
+    assert rates == ["model.dropout.output"]
+    path = Tunable.of("ptb-medium-gaussian", {}, "noise")
+    assert path.settings["noise"]["gamma"] == 1.1
+
+
 def test_a_learning_rate_whose_double_is_not_valid_stays() -> None:
     adam = {"train": {"optimizer": "adam", "lr": 0.7}}
     assert Tunable.of("manual", adam, "noise").lr is None

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from noisin._util.settings import merge, nest
+from noisin._util.settings import flat, merge, nest
 from noisin.errors import InvalidValue
 from noisin.experiments import presets
 from noisin.training.config import RunConfig
 from noisin.training.config.section import InvalidConfig
 from noisin.tuning.plan import LRS
 
+STRENGTHS = ("noise.std", "noise.gamma")
 RATES = ("input", "between", "output")
 CUT_SHORT = ("tokens", "minutes")  # limits that end a run in the middle of an epoch
 
@@ -47,6 +48,7 @@ class Tunable:
             )
         found = cls(chosen.name, merge(chosen.settings, flags), what)
         found._check_rates()
+        found._refuse_open(flags)
         for limit in CUT_SHORT:
             if getattr(found.clean.train, limit) is not None:
                 raise InvalidValue(
@@ -108,6 +110,17 @@ class Tunable:
                 )
         if len(opened := [*self.rates, *(n for n in names if n == "noise")]) > len({*opened}):
             raise InvalidValue(f"--what must name nothing twice, got {self.what}.")
+
+    def _refuse_open(self, flags: Mapping[str, Any]) -> None:
+        """Raise for flags of what is tuned; those of dropout say which of its rates are."""
+        names = self.what.split(",")
+        open_ = {*STRENGTHS, *names} if "noise" in names else {*names}
+        for name in flat(flags):
+            if name in open_:
+                raise InvalidValue(
+                    f"--{name} is what tune chooses. Leave it out, or name the std in the middle "
+                    f"of those that are tried: --around 0.5."
+                )
 
     def _is_rate(self, name: str) -> bool:
         return name.startswith("model.") and self._takes(name, 0.5) and not self._takes(name, 1.0)
