@@ -118,8 +118,8 @@ def test_the_result_is_trained_by_the_second_command(
         ((0.4, 20.0), []),
         ((0.4, 10.0), ["The learning rate is the lowest that was tried", "use --train.lr 10."]),
         ((9.0, 40.0), ["the highest that was tried", "lr 40.", "The std is the largest that was "
-                       "trained for all 11 epochs", "use a larger budget, or --around 10."]),
-        ((0.1, 20.0), ["The std is the smallest that was trained for all 11", "--around 0.064."]),
+                       "trained to the end, and", "use a larger budget, or --around 10."]),
+        ((0.1, 20.0), ["The std is the smallest that was trained to the end", "--around 0.064."]),
     ],
 )  # fmt: skip
 def test_it_says_that_the_best_may_lie_beyond(best: tuple[float, float], said: list[str]) -> None:
@@ -249,6 +249,50 @@ def test_bad_input_gets_one_message_before_anything_is_written(
     assert len(said.err.strip().splitlines()) == 1
     assert message in said.err
     assert not out.exists()
+
+
+def test_the_settings_of_a_run_are_tuned(
+    text: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By its folder or its config.json, as if a file had them; noisin show reads both too."""
+    once = ["--train.epochs", "1", *EPOCHS[2:], "--noise.std", "0.3"]
+    given = ["manual", "--data.name", str(text), *SMALL, *once, "--out", str(tmp_path / "a")]
+    assert in_process("train", *given) == 0
+    (run,) = (tmp_path / "a").glob("manual-*")
+    shown: list[str] = []
+    for path in (run, run / "config.json"):
+        capfd.readouterr()
+        assert in_process("show", str(path)) == 0
+        shown.append(capfd.readouterr().out)
+        out, more = tmp_path / f"tuned{len(shown)}", ("--around", "0.5", "--out")
+        more = ("--budget", "3epochs", "--keep-lr", *more, str(out))
+        assert in_process("tune", str(path), *more) == 0
+        (folder,) = out.iterdir()
+        assert folder.name.startswith(f"tune-{run.name}-")
+        tuned = presets.read(str(folder / "tuned.toml")).configs()["tuned"]
+        config = RunRecord(run).config
+        assert tuned.differences(config)[0].startswith("noise.std = 0.")
+        assert len(tuned.differences(config)) == 1
+    assert shown[0] == shown[1]
+    assert RunConfig.parse(tomllib.loads(shown[0])).differences(RunRecord(run).config) == []
+
+
+def test_what_is_not_a_run_is_not_tuned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "list.json").write_text("[1]")
+    for name, message in (
+        ("empty", "is not a run: it has no config.json. Name the folder of a run"),
+        ("broken.json", "broken.json cannot be parsed"),
+        ("list.json", "list.json"),
+        ("none.json", "none.json"),
+    ):
+        given = ("tune", str(tmp_path / name), "--budget", "9epochs", "--out", str(tmp_path / "o"))
+        assert in_process(*given) == 2
+        said = capfd.readouterr().err
+        assert message in said
+        assert said.count("\n") == 1
+        assert not (tmp_path / "o").exists()
 
 
 def test_presets_that_it_cannot_tune_are_refused(

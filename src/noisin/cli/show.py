@@ -1,4 +1,4 @@
-"""``noisin show``: all settings of a preset, and the schema of settings."""
+"""``noisin show``: all settings of a preset or run, and the schema of settings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from cyclopts import Parameter
 from noisin.cli.arguments import Switch
 from noisin.cli.consoles import tell
 from noisin.cli.settings import nested, with_settings
-from noisin.cli.train import PRESET
 from noisin.experiments import presets
+
+PRESET = f"""The base settings: the name of a preset, a TOML file, or the folder of a run or its
+config.json. The flags below override them. Presets: {presets.known()}."""
 
 
 @with_settings
@@ -22,7 +24,7 @@ def show(
     schema: Switch = False,
     **flags: str | None,
 ) -> None:
-    """Print all settings of a preset or file as TOML, which noisin train reads back.
+    """Print all settings of a preset, file or run as TOML, which noisin train reads back.
 
     noisin show ptb-medium --train.epochs 40 > mine.toml; noisin train mine.toml makes the same run.
 
@@ -34,4 +36,4 @@ def show(
     if schema:
         tell(json.dumps(presets.schema(), indent=2))
     else:
-        tell(presets.read(preset).resolved(nested(flags)))
+        tell(presets.base(preset).resolved(nested(flags)))

@@ -23,8 +23,9 @@ from noisin.experiments.tuning.tunable import Tunable, dropout_rate
 from noisin.tuning.search import HIGHEST, LOWEST
 
 DEFAULT = "manual"
-PRESET = f"""The settings of the model and its data: the name of a preset of one run, or a TOML
-file. The flags below override them. Presets: {presets.known()}."""
+PRESET = f"""The settings of the model and its data: the name of a preset of one run, a TOML
+file, or the folder of a run or its config.json. The flags below override them. Presets:
+{presets.known()}."""
 
 
 @with_settings
@@ -120,8 +121,8 @@ def _conclusion(found: TunedRun, tunable: Tunable) -> str:
     if tuned.at_end:
         beyond = tuned.std * (10**0.4 if tuned.at_end == "largest" else 10**-0.4)
         text += (
-            f"\nThe std is the {tuned.at_end} that was trained for all {tuned.plan.rungs[-1]} "
-            f"epochs, and the best may lie beyond: use a larger budget, or --around {beyond:.2g}."
+            f"\nThe std is the {tuned.at_end} that was trained to the end, and the best may lie "
+            f"beyond: use a larger budget, or --around {beyond:.2g}."
         )
     return text
 

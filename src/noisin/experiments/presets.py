@@ -121,6 +121,22 @@ def read(name: str) -> Preset:
     raise InvalidValue(f"There is no preset or TOML file {shown(name, 60)}. {_hint(name)}")
 
 
+def base(name: str) -> Preset:
+    """A preset by its name, a TOML file by its path, or a run by its folder or its config.json."""
+    path = Path(name)
+    if name in names() or not (path.is_dir() or path.suffix == ".json"):
+        return read(name)
+    file = path / "config.json" if path.is_dir() else path
+    if path.is_dir() and not file.exists():
+        raise InvalidValue(
+            f"{shown(name, 200)} is not a run: it has no config.json. Name the folder of a run, a "
+            f"preset or a TOML file."
+        )
+    settings = dump(RunConfig.from_json(file))
+    settings.pop("own", None)  # the code of custom classes is recorded anew
+    return Preset(file.absolute().parent.name, settings)
+
+
 def schema() -> dict[str, Any]:
     """The JSON schema of a file of settings: those of a run, ``base`` and ``compare``."""
     with warnings.catch_warnings():

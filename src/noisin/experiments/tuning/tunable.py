@@ -25,7 +25,7 @@ class Tunable:
     """Settings with an open std.
 
     Attributes:
-        name: that of the preset or file.
+        name: that of the preset, file or run.
         settings: all others.
         what: what has this std: ``"noise"``; ``"dropout"``, whose rate p has the std ``sqrt(p / (1
             - p))``; or rates by their names, such as ``"model.zoneout.p_h"``. Several, separated by
@@ -38,8 +38,8 @@ class Tunable:
 
     @classmethod
     def of(cls, preset: str, flags: Mapping[str, Any], what: str) -> Tunable:
-        """The settings of a preset or a file, with flags over them."""
-        chosen = presets.read(preset)
+        """The settings of a preset, a file or a run, with flags over them."""
+        chosen = presets.base(preset)
         if chosen.variants:
             runs = ", ".join(chosen.variants)
             raise InvalidValue(
