@@ -193,7 +193,7 @@ def test_generate(run: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["evaluate", "--batch-size", "0"], "batch_size must be a whole number"),
+        (["evaluate", "--batch-size", "0"], "--batch-size must be 1 or more, got 0"),
         (["evaluate", "--batch-size", "9999"], "too few for 9999 columns"),
         (["evaluate", "--unknown", "1"], "must lie in [0, 1), got 1"),
         (["evaluate", "--temperature", "0"], "temperature must be a finite number above 0"),

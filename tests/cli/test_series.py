@@ -157,6 +157,47 @@ def test_what_generate_refuses(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("size", ["0", "-3"])
+def test_a_batch_size_that_is_not_positive(size: str, sales: Path, capsys: Any) -> None:
+    assert in_process("evaluate", str(sales), "--batch-size", size) == 2
+    said = capsys.readouterr().err
+    assert f"--batch-size must be 1 or more, got {size}." in said
+    assert "Series" not in said
+
+
+def test_a_season_that_no_length_fits(tmp_path: Path, capsys: Any) -> None:
+    data = write(tmp_path / "sales.csv", counts(60))
+    file = Path(settings(tmp_path, data))
+    file.write_text(file.read_text().replace("season = 4", "season = 100"))
+    assert in_process("train", str(file), *SMALL, "--out", str(tmp_path / "runs")) == 0
+    (run,) = (tmp_path / "runs").glob("mine-*")
+    capsys.readouterr()
+    for length in ("5", "1"):
+        assert in_process("generate", str(run), "--length", length) == 2
+        said = capsys.readouterr().err
+        assert "No length is small enough, because a season of 100 steps comes before" in said
+        assert "smaller data.columns.season, or with more rows in or before the split" in said
+        assert "Use a smaller length" not in said
+
+
+def test_a_length_that_only_the_longest_sequence_is_near_to(tmp_path: Path, capsys: Any) -> None:
+    """The message is about a sequence for which a smaller length helps, if there is one."""
+    shops = {"a": 30, "b": 30, "c": 3, "d": 13}
+    rows = [f"{shop},{sold},10\n" for shop, n in shops.items() for sold in counts(n)]
+    data = tmp_path / "shops.csv"
+    data.write_text("shop,sold,price\n" + "".join(rows))
+    file = Path(settings(tmp_path, data))
+    columns = 'sequence = "shop"\ntest = 0.5\nvalid = 0.25\n'
+    file.write_text(file.read_text().replace("context = 8\n", columns))
+    assert in_process("train", str(file), *SMALL, "--out", str(tmp_path / "runs")) == 0
+    (run,) = (tmp_path / "runs").glob("mine-*")
+    capsys.readouterr()
+    assert in_process("generate", str(run), "--length", "50") == 2
+    assert "shop d has 13 steps, too few for a forecast of 50 after the first 4. Use a smaller" in (
+        capsys.readouterr().err
+    )
+
+
 def test_forecasts_of_a_stochastic_rnn(tmp_path: Path, capsys: Any) -> None:
     data = write(tmp_path / "sales.csv", counts())
     latent = ("--model.latent.kind", "vrnn", "--model.latent.z_size", "2")

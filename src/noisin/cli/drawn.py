@@ -93,7 +93,8 @@ class Drawing:
         length = self.length or min(task.data.seasons, default=STEPS)
         K = self.samples or PATHS
         tables = [table for table in task.data.test if origins_of(task, table, length)]
-        tables = tables or list(task.data.test[:1])  # which is refused with a message
+        if not tables:  # the longest is refused with a message
+            tables = [max(task.data.test, key=lambda table: len(origins_of(task, table, 1)))]
         parts = self._forecasts(task, tables, length, K, self.noise)
         found = joined(parts)
         scores = {"": found.by_target(task.data.targets)}

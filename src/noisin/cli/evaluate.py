@@ -158,6 +158,8 @@ def evaluate(
     # One of its settings turns a part on.
     on = {name: switch or _is_given(parts[name]) for name, switch in on.items()}
     mixture = {"samples": samples, "masks": masks, "power": power}
+    if batch_size is not None and batch_size < 1:
+        raise InvalidValue(f"--batch-size must be 1 or more, got {batch_size}.")
     _check(method, mixture, on, parts["tune"], seed)
     from noisin.training.load import restore
 

@@ -103,7 +103,7 @@ def forecast(
     if not origins:
         raise InvalidValue(
             f"forecast: {table.name} has {len(table)} steps, too few for a forecast of {length} "
-            f"after the first {_first(task, table)}. Use a smaller length."
+            f"after the first {_first(task, table)}. {_advice(task, table)}"
         )
     samples = np.empty((K, len(origins), length, len(task.data.targets)))
     generator = torch.Generator().manual_seed(seed)
@@ -140,6 +140,19 @@ def origins_of(task: Series, table: SeriesTable, length: int) -> list[int]:
 def _first(task: Series, table: SeriesTable) -> int:
     """The first row that is scored, and has a season before it."""
     return max([int(np.argmax(table.scored)), 1, *task.data.seasons])
+
+
+def _advice(task: Series, table: SeriesTable) -> str:
+    """What to do where a table is too short for a forecast."""
+    if origins_of(task, table, 1):
+        return "Use a smaller length."
+    if len(table) > (season := max(task.data.seasons, default=0)):
+        return "No length is small enough: use a longer series."
+    return (
+        f"No length is small enough, because a season of {season} steps comes before a forecast. "
+        f"Train with a smaller data.columns.season, or with more rows in or before the split "
+        f"(data.columns.context)."
+    )
 
 
 def joined(parts: Sequence[Forecasts]) -> Forecasts:
