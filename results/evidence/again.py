@@ -1,7 +1,9 @@
 """Print the flags of a repeated search, if its plan wants one: python results/evidence/again.py ARM
 
 ARM is the folder of an arm's tuning. By section 3 of results/PLAN.md a search whose result is an
-end of what was tried, of the stds or of the learning rates, is repeated once around it.
+end of what was tried, of the stds or of the learning rates, is repeated once around it. The larger
+of the two stds that were trained to the end is not one if still larger ones were tried; noisin tune
+says of it that the best may lie beyond, and the plan does not repeat the search.
 """
 
 from __future__ import annotations
