@@ -58,9 +58,9 @@ class PostgresServer:
     def pid(self) -> int:
         return int((self.data / "postmaster.pid").read_text().split()[0])
 
-    def start(self) -> None:
+    def start(self, more: str = "") -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        log = str(self.folder / "log")
+        options, log = f"{options} {more}", str(self.folder / "log")
         self._run("pg_ctl", "-D", str(self.data), "-w", "-l", log, "-o", options, "start")
 
     def kill(self) -> None:

@@ -30,8 +30,13 @@ ATTEMPTS = 5  # at a query, and to create the tables, which others may be creati
 CONNECT_TIMEOUT = 10  # seconds for one attempt to connect to a server
 
 
-_RESTARTING = (
-    *("Connection refused", "starting up", "shutting down", "recovery mode"),
+# PostgreSQL's codes of a server that starts or stops, and of one with no connection left.
+_BUSY_CODES = ("57P01", "57P02", "57P03", "53300")
+# The driver gives no code for an attempt to connect that fails, only what the server said.
+_BUSY_TEXTS = (
+    *("Connection refused", "Connection reset", "starting up", "shutting down", "recovery mode"),
+    *("not yet accepting connections", "not accepting connections", "timeout expired"),
+    *("too many clients", "too many connections", "remaining connection slots are reserved"),
     *("terminating connection", "closed the connection", "connection is lost"),
     "Can't reconnect until",
 )
@@ -139,16 +144,21 @@ def _created(create: Callable[[], RDBStorage], patience: float) -> RDBStorage:
         except Exception as error:  # as above
             same = (exc.IntegrityError, exc.ProgrammingError)
             races = left > 0 and any(isinstance(found, same) for found in _causes(error))
-            if not races and (time.monotonic() > last or not _is_restarting(error)):
+            if not races and (time.monotonic() > last or not _is_busy(error)):
                 raise
         time.sleep(random.uniform(0.1, 1.0))
     raise AssertionError
 
 
-def _is_restarting(error: Exception) -> bool:
-    """Whether a server may be back soon; a wrong name or password is not worth waiting for."""
-    said = [str(found) for found in _causes(error)]
-    return is_broken_connection(error) and any(sign in s for s in said for sign in _RESTARTING)
+def _is_busy(error: Exception) -> bool:
+    """Whether a server may answer soon: it restarts, or all of its connections are in use.
+
+    A wrong name or password is not worth waiting for.
+    """
+    causes = list(_causes(error))
+    codes = (getattr(getattr(found, "orig", found), "sqlstate", None) for found in causes)
+    said = any(text in str(found) for found in causes for text in _BUSY_TEXTS)
+    return is_broken_connection(error) and (said or any(code in _BUSY_CODES for code in codes))
 
 
 def _patient_connect(patience: float) -> Callable[..., Any]:
