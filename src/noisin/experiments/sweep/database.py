@@ -86,8 +86,8 @@ def asking(storage: str) -> Iterator[None]:
         raise
     except Exception as error:  # of SQLAlchemy and the driver beneath it, each with its own
         cause = error.__cause__ or error  # Optuna's own message is about commits
-        what = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-        what = without_secrets(what, storage)  # what cannot be parsed is quoted, or read otherwise
+        said = without_secrets(cause, storage)  # what cannot be parsed is quoted, or read otherwise
+        what = said.splitlines()[0] if said else type(cause).__name__
         raise Unavailable(
             f"sweep: the database {hidden(storage)} cannot be used: {what}. If it is damaged, move "
             f"it away: the runs themselves are in their folders. Otherwise see --storage."
