@@ -76,3 +76,43 @@ def test_a_run_that_is_being_fetched_is_not_found(tmp_path: Path) -> None:
     run = tmp_path / "toy" / f"lr-1-{DIGEST}"
     run.mkdir()
     assert (find(tmp_path, DIGEST), all_folders(tmp_path)) == (run, {DIGEST: run})
+
+
+def test_what_is_in_the_folder_already_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is one of the sources, contains one of them, or is named in another way."""
+    monkeypatch.chdir(tmp_path)
+    runs = tmp_path / "runs"
+    write_run(runs / "sw" / "run")
+    (tmp_path / "link").symlink_to(runs)
+    for source, out in (
+        *((str(runs), "runs"), ("runs", str(runs)), ("link", "runs"), ("runs", "runs/../runs")),
+        *(("runs/sw", "runs"), ("runs/sw/run", "runs"), ("runs", "link")),
+    ):
+        assert gather([source], out) == Gathered(0, 1, 0), (source, out)
+    write_run(tmp_path / "other" / "sw" / "new", seed=1)
+    assert gather(["runs", "other"], "runs") == Gathered(1, 1, 0)
+    assert gather(["other", "runs", "other"], "runs") == Gathered(0, 4, 0)
+    assert sorted(path.name for path in runs.rglob("*") if path.is_dir()) == ["new", "run", "sw"]
+
+
+def test_a_source_that_is_named_twice_is_copied_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "a" / "sw" / "run")
+    sources = [str(tmp_path / name) for name in ("a", "a/sw", "a")]
+    assert gather(sources, tmp_path / "all") == Gathered(1, 2, 0)
+    assert [run.folder for run in collect(tmp_path / "all")] == [tmp_path / "all" / "sw" / "run"]
+
+
+@pytest.mark.parametrize("source", ["runs", "link", "file://{}/runs"])
+@pytest.mark.parametrize("out", ["runs/sw", "runs/sw/more/new", "link/sw"])
+def test_a_folder_inside_a_source_is_refused(
+    source: str, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "runs" / "sw" / "run")
+    (tmp_path / "link").symlink_to("runs")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidValue, match=f"collect: {out} is inside .*Choose a folder outside"):
+        gather([source.format(tmp_path)], out)
+    assert sorted(tmp_path.rglob("*")) == before

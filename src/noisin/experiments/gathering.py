@@ -52,16 +52,18 @@ def gather(
         note: called with the progress.
 
     Raises:
-        InvalidValue: ``out`` is a file, a record is damaged, two of the same settings differ, or
-            two of different settings have the same path. Nothing was copied.
+        InvalidValue: ``out`` is a file or inside a source, a record is damaged, two of the same
+            settings differ, or two of different settings have the same path. Nothing was copied.
     """
     out = Path(out)
     if out.exists() and not out.is_dir():
         raise InvalidValue(f"collect: {out} is not a folder. Choose another one for --out.")
+    _refuse_inside(out, sources)
     with _local(sources) as roots:
         found = [(root, run) for root in roots for run in _sound(collect(root, note=note))]
         finished = [(root, run) for root, run in found if _is_finished(run)]
-        known = _fingerprints(_sound(collect(out))) if out.is_dir() else {}
+        there = _fingerprints(_sound(collect(out))) if out.is_dir() else {}
+        known = dict(there)
         new: dict[str, tuple[Path, Run]] = {}
         for root, run in finished:
             digest, mine = run.config.hash(), fingerprint(RunRecord(run.folder))
@@ -71,8 +73,8 @@ def gather(
                     f"collect: {run.folder} and {before[0]} are records of the same settings and "
                     f"differ in their results. Nothing was copied: move one of them away."
                 )
-            if before[0] == run.folder:
-                new[digest] = root, run
+            if digest not in there:
+                new.setdefault(digest, (root, run))
         targets = [(out / _path(root, run), run) for root, run in new.values()]
         _refuse_equal_paths(targets)
         _refuse_taken(targets)
@@ -80,6 +82,20 @@ def gather(
             note(f"{target.relative_to(out)}")
             _copy(run.folder, target, checkpoints)
         return Gathered(len(new), len(finished) - len(new), len(found) - len(finished))
+
+
+def _refuse_inside(out: Path, sources: Sequence[str]) -> None:
+    """Refuse to copy records into the folder that they come from, where they would be found again.
+
+    The folder itself is no problem: what is in it is there already.
+    """
+    places = [source.removeprefix("file://") for source in sources]
+    for place in (place for place in places if "://" not in place):
+        if Path(place).resolve() in out.resolve().parents:
+            raise InvalidValue(
+                f"collect: {out} is inside {place}, from which records are to be copied. Choose a "
+                f"folder outside of it, or --out {place} to add the records of other sources."
+            )
 
 
 def _is_finished(run: Run) -> bool:
