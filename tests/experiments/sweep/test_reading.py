@@ -181,6 +181,8 @@ WRONG = {
     "": "a sweep needs [grid], [[points]] or both, or else [search]",
     "[grid]\nseed=[1]\n[search]\ntrials=1": "or else [search]",
     "seeds = 3\n[grid]\ntrain.lr=[1]": "seeds must be a list of whole numbers, got 3",
+    "seeds = []\n[grid]\ntrain.lr=[1]": "seeds must be a list of whole numbers, got []",
+    "seeds = []\n[search]\ntrain.lr={low=1.0,high=2.0}": "seeds must be a list of whole numbers",
     "seeds = [1.5]\n[grid]\ntrain.lr=[1]": "seeds.0 must be a whole number, got 1.5",
     "seeds = [1, 1]\n[grid]\ntrain.lr=[1]": "the same run: lr-1-seed-1 and lr-1-seed-1",
     "seeds = [1]\n[grid]\nseed=[1]": "seeds are given, and so is seed",

@@ -75,10 +75,10 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
     base = content.pop("base", None)
     grid, points = content.pop("grid", None), content.pop("points", None)
     search, pruning = content.pop("search", None), content.pop("pruning", None)
-    seeds = content.pop("seeds", [])
+    seeds = content.pop("seeds", None)
     if (search is None) == (grid is None and points is None):
         raise InvalidValue("a sweep needs [grid], [[points]] or both, or else [search].")
-    if not isinstance(seeds, list):
+    if seeds is not None and (not isinstance(seeds, list) or not seeds):
         raise InvalidValue(f"seeds must be a list of whole numbers, got {seeds!r:.60}.")
     above = merge(content, flags)
     lists, tables = _lists(grid), _tables(points)
@@ -89,7 +89,7 @@ def _sweep(path: Path, content: dict[str, Any], flags: Mapping[str, Any]) -> Swe
         raise InvalidValue("seeds are given, and so is seed. Leave one of them out.")
     values: dict[str, Any] = {
         "name": _named(path.stem),
-        "seeds": seeds,
+        "seeds": seeds or (),
         "points": tuple(_points(base, above, tables, lists)) if space is None else (),
         "settings": merge(_base(base), above) if space is not None else {},
         "search": space,
