@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from noisin import training
+from noisin.errors import Unavailable
 from noisin.experiments.gathering import Gathered, gather
 from noisin.experiments.sweep.mirror import Mirror
 from noisin.experiments.sweep.worker import Worker
@@ -58,3 +59,11 @@ def test_a_run_continues_on_another_machine(text: Path, tmp_path: Path, url: str
     (tmp_path / "study.db").unlink()
     Mirror(url, "toy").fetch(b / "out" / "toy" / folder.name, ["config.json", "summary.json"])
     assert (b / "out" / "toy" / folder.name / "summary.json").exists()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_bucket_is_not_created(url: str) -> None:
+    Mirror(url, "toy").probe()
+    with pytest.raises(Unavailable, match="s3://nobucket/runs cannot be written to"):
+        Mirror("s3://nobucket/runs", "toy").probe()
+    assert [str(name) for name in s3fs.S3FileSystem().ls("", refresh=True)] == ["bucket"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from noisin import data
 from noisin._util.files import write_atomically, writing
 from noisin.errors import InvalidValue
-from noisin.experiments.sweep.address import storage_of
+from noisin.experiments.sweep.address import hidden, storage_of
 from noisin.experiments.sweep.database import open_database
 from noisin.experiments.sweep.definition import Sweep, SweepRun
 from noisin.experiments.sweep.engine import Engine, LocalEngine
@@ -65,8 +65,6 @@ def run(
     out = working_folder(url) if url else Path(out).absolute()
     corpora = _load(sweep)
     home = out / sweep.name
-    with writing(home):
-        home.mkdir(parents=True, exist_ok=True)
     job = Job(
         sweep=sweep,
         out=out,
@@ -77,8 +75,7 @@ def run(
         is_recovered=True,
         **waiting,
     )
-    # With less patience than the workers have: it may be the wrong address.
-    open_database(job.storage, min(START, job.patience)).engine.dispose()
+    _prepare(job, mirror, home)
     ledger = job.ledger()
     if mirror is not None:
         fetch_records(mirror, sweep, ledger.survey(), home)
@@ -91,12 +88,33 @@ def run(
     left = sum(not standing.is_over for standing in standings)
     if left:
         pool = WorkerPool(job, ledger, min(jobs, left), show, say, engine)
-        standings = _work(pool, url or str(home))
+        standings = _work(pool, hidden(url) if url else str(home))
     if mirror is not None:
         publish_rest(mirror, standings, home)
     with SweepLock(out):
         write_rows(point_rows(standings), home / "points.json")
     return standings
+
+
+def _prepare(job: Job, mirror: Mirror | None, home: Path) -> None:
+    """Check the database and the URL before the folder of the sweep is created.
+
+    A database in that folder is created with it.
+    """
+
+    def check() -> None:
+        # With less patience than the workers have: it may be the wrong address.
+        open_database(job.storage, min(START, job.patience)).engine.dispose()
+
+    is_inside = Path(job.storage.removeprefix("sqlite:///")).absolute().is_relative_to(job.out)
+    if not is_inside:
+        check()
+    if mirror is not None:
+        mirror.probe()
+    with writing(home):
+        home.mkdir(parents=True, exist_ok=True)
+    if is_inside:
+        check()
 
 
 def _waiting() -> dict[str, float]:

@@ -17,8 +17,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 import fsspec
@@ -34,6 +35,22 @@ from noisin.experiments.sweep.outcome import ENDS
 MANIFEST, WORKING = "manifest.json", ".working"
 SUMMARY = "summary.json"  # the file that completes a record
 LAST = (SUMMARY, *(f"{end}.json" for end in ENDS))  # the files that end a record
+# Stores of objects: no folder has to be created, and to create the first one is to create a bucket.
+_OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "cos", "obs", "r2"}
+_FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+
+
+class OutOfReach(Unavailable):
+    """A URL cannot be used.
+
+    Args:
+        message: what is wrong.
+        is_final: whether it is not worth trying again in a while.
+    """
+
+    def __init__(self, message: str, is_final: bool = True) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 def is_url(out: str) -> bool:
@@ -65,6 +82,18 @@ class Mirror:
         self.root = PurePosixPath(root) / sweep
         self._copied: dict[str, dict[str, str]] = {}  # by run: the newest manifest of this process
 
+    def probe(self) -> None:
+        """Write a file and delete it, to notice at once a URL that cannot be written to."""
+        path = self.root / f".probe-{uuid.uuid4().hex}"
+        try:
+            self._put(path, b"noisin")
+            self.files.rm_file(str(path))
+        except Exception as error:  # each file system has its own
+            raise OutOfReach(
+                f"sweep: {hidden(self.url)} cannot be written to: {self._said(error)}. Nothing was "
+                f"started. Choose another --out, or create the bucket or folder."
+            ) from error
+
     # The working copy
 
     def save(self, folder: Path, fence: int) -> None:
@@ -80,10 +109,11 @@ class Mirror:
                     self._put(place / digest, read_regular(folder / name))
             self._put(place / MANIFEST, json.dumps({"files": now}).encode())
             for digest in set(before.values()) - set(now.values()):
-                self.files.rm_file(str(place / digest))
+                with suppress(FileNotFoundError):  # deleted before the URL was out of reach
+                    self.files.rm_file(str(place / digest))
             for older in self._fences(folder.name):
                 if older < fence:
-                    self.files.rm(str(place.with_name(f"{older:06d}")), recursive=True)
+                    self._remove(place.with_name(f"{older:06d}"))
         self._copied[folder.name] = now
 
     def restore(self, folder: Path, last: str | None = None) -> bool:
@@ -113,7 +143,7 @@ class Mirror:
         """Remove the working copies of a run."""
         with self._reaching():
             if self._fences(name):
-                self.files.rm(str(self._working(name)), recursive=True)
+                self._remove(self._working(name))
 
     # Records
 
@@ -183,8 +213,14 @@ class Mirror:
         return str(self.files._strip_protocol(str(path)))
 
     def _put(self, path: PurePosixPath, content: bytes) -> None:
-        self.files.makedirs(str(path.parent), exist_ok=True)
+        protocol = self.files.protocol
+        if not _OBJECTS & ({protocol} if isinstance(protocol, str) else set(protocol)):
+            self.files.makedirs(str(path.parent), exist_ok=True)
         self.files.pipe_file(str(path), content)
+
+    def _remove(self, folder: PurePosixPath) -> None:
+        with suppress(FileNotFoundError):  # another worker does the same
+            self.files.rm(str(folder), recursive=True)
 
     def _get(self, path: PurePosixPath) -> bytes | None:
         with self._reaching():
@@ -211,12 +247,13 @@ class Mirror:
     def _reaching(self) -> Iterator[None]:
         try:
             yield
-        except (FileNotFoundError, NoisinError):
+        except NoisinError:
             raise
         except Exception as error:  # each file system has its own
-            raise Unavailable(
+            raise OutOfReach(
                 f"sweep: {hidden(self.url)} cannot be used: {self._said(error)}. Everything is in "
-                f"the folder of this machine: run the same command again."
+                f"the folder of this machine: run the same command again.",
+                isinstance(error, _FINAL),
             ) from error
 
     def _said(self, error: Exception) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import optuna
 
@@ -19,7 +21,7 @@ from noisin.experiments.sweep.exchange import PUBLISHED
 from noisin.experiments.sweep.leases import LEASE, PATIENCE, Lease
 from noisin.experiments.sweep.ledger import Ledger
 from noisin.experiments.sweep.lock import SweepLock
-from noisin.experiments.sweep.mirror import LAST, Mirror
+from noisin.experiments.sweep.mirror import LAST, Mirror, OutOfReach
 from noisin.experiments.sweep.outcome import DIGITS, Outcome, find, forget, note, outcome
 from noisin.experiments.sweep.reports import Reports, Tell
 from noisin.experiments.sweep.sampling import suggest
@@ -28,6 +30,7 @@ from noisin.training.config.section import Section
 from noisin.training.record import RunRecord
 from noisin.training.runtime.signals import Flag, Interrupted
 
+T = TypeVar("T")
 PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds between two polls for work while others are busy
 ASIDE = 30.0  # seconds to leave alone a task that a process of another sweep is running
 BREAKS = 20  # broken connections to the database in a row after which a worker gives up
@@ -177,7 +180,7 @@ class Worker:
         folder = self._folder(run)
         end = outcome(folder, config, session, pruning)
         if end.state == "open" and self.mirror is not None:
-            self.mirror.restore(folder)  # another machine may have begun it
+            self._reaching(partial(self.mirror.restore, folder))  # another may have begun it
             end = outcome(folder, config, session, pruning)
         if end.state == "open":
             self.stop_if_told()
@@ -209,6 +212,8 @@ class Worker:
             ended("diverged", error)
         except optuna.TrialPruned as error:
             ended("pruned", error)
+        except OutOfReach:  # the run is saved here, and continues once the URL is there again
+            raise
         except (Busy, LeaseLost):  # the run is that of another worker: nothing is copied
             raise
         except Interrupted:
@@ -232,14 +237,29 @@ class Worker:
         ended = any((folder / name).exists() for name in LAST)
         if self.mirror is not None and (ended or newest != self._newest):
             lease.check()  # the checkpoint may have taken longer than the lease
-            self.mirror.save(folder, lease.fence)
+            self._reaching(partial(self.mirror.save, folder, lease.fence), lease)
             self._newest = newest
+
+    def _reaching(self, request: Callable[[], T], lease: Lease | None = None) -> T:
+        """The answer of the URL. While it is out of reach, ask again, as long as of a database."""
+        began, pause = time.monotonic(), PAUSE
+        while True:
+            try:
+                return request()
+            except OutOfReach as error:
+                if error.is_final or time.monotonic() - began + pause > self.job.patience:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            self.stop_if_told()
+            if lease is not None:
+                lease.check()
 
     def _publish(self, standing: Standing) -> None:
         for run, end in standing.runs:
             folder = find(self.job.out, run.digest)
             if self.mirror is not None and folder is not None and end.state in PUBLISHED:
-                self.mirror.publish(folder)
+                self._reaching(partial(self.mirror.publish, folder))
 
     def _folder(self, run: SweepRun) -> Path:
         """The folder of the run, in any sweep of ``out``; a new one if there is none."""
