@@ -14,8 +14,14 @@ from torch import Tensor
 
 from noisin.recurrent.kernels.plan import Plan
 
-Product = Callable[..., Tensor]  # of two matrices, in `out` if that is possible
+Product = Callable[..., Tensor]  # as those of products.LAYER
 AddProduct = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the last two to the first, in place
+
+
+def by_torch(a: Tensor, b: Tensor, *, parts: int = 1) -> Tensor:
+    """Torch's product, of any size."""
+    del parts
+    return torch.mm(a, b)
 
 
 def per_gate(mask: Tensor | None, columns: int) -> bool:
@@ -76,17 +82,18 @@ def multiply(
 
 def project(product: Product, x: Tensor, mask: Tensor, w: Tensor) -> Tensor:
     """The products of all steps, of gates that have a mask each."""
-    gates = x.new_empty(len(x), len(w))
+    gates, parts = x.new_empty(len(x), len(w)), mask.shape[1] // x.shape[1]
     for own, gate, columns in by_gate(mask, x.shape[1], gates, w.t()):
-        into(gate, product, times(x, own), columns)
+        into(gate, product(times(x, own), columns, out=gate, parts=parts))
     return gates
 
 
 def of_weights(product: Product, d_gates: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """The gradient of the weights of gates that have a mask each."""
-    d_w = v.new_empty(d_gates.shape[1], v.shape[1])
-    for own, d_gate, rows in by_gate(mask, v.shape[1], d_gates, d_w.t()):
-        into(rows.t(), product, d_gate.t(), times(v, own))
+    d_w, parts = v.new_empty(d_gates.shape[1], v.shape[1]), mask.shape[1] // v.shape[1]
+    for own, d_gate, columns in by_gate(mask, v.shape[1], d_gates, d_w.t()):
+        rows = columns.t()
+        into(rows, product(d_gate.t(), times(v, own), out=rows, parts=parts))
     return d_w
 
 
@@ -95,22 +102,22 @@ def multiply_back(
     mask: Tensor | None,
     w: Tensor,
     out: Tensor | None = None,
-    product: Product = torch.mm,
+    product: Product = by_torch,
 ) -> Tensor:
     """The gradient of v from that of the gates."""
     if mask is None or not per_gate(mask, w.shape[1]):
         d_v = product(d_gates, w) if out is None else torch.mm(d_gates, w, out=out)
         return d_v if mask is None else d_v.mul_(mask)
     d_v = d_gates.new_empty(len(d_gates), w.shape[1]) if out is None else out
+    parts = mask.shape[1] // w.shape[1]
     for r, (own, d_gate, columns) in enumerate(by_gate(mask, w.shape[1], d_gates, w.t())):
         by_step = d_v.view(-1, *own.shape)
-        read = product(d_gate, columns.t()).view_as(by_step)
+        read = product(d_gate, columns.t(), parts=parts).view_as(by_step)
         torch.mul(read, own, out=by_step) if r == 0 else by_step.addcmul_(read, own)
     return d_v
 
 
-def into(out: Tensor, product: Product, a: Tensor, b: Tensor) -> None:
-    """A product in its place; some libraries have it elsewhere first."""
-    found = product(a, b, out=out)
-    if found.data_ptr() != out.data_ptr():
-        out.copy_(found)
+def into(place: Tensor, found: Tensor) -> None:
+    """Copy a product to its place, unless it is there: some libraries have it elsewhere."""
+    if found.data_ptr() != place.data_ptr():
+        place.copy_(found)
