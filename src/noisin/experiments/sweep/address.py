@@ -120,8 +120,8 @@ def require_no_secret(name: str, address: str | None, instead: str) -> None:
     """Refuse an address with a password as an argument: every user of the machine can read it."""
     if address is not None and has_secret(address):
         raise InvalidValue(
-            f"{name}: {hidden(address)} contains a password or another secret, and every user of "
-            f"this machine can read the arguments of a command. {instead}"
+            f"{name}: {hidden(address)} contains a password or a key, and every user of this "
+            f"machine can read the arguments of a command. {instead}"
         )
 
 
