@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, str] = {
     "offline.",
     "data": "Show facts about data: of a text, tokens, words, unknown words, and the overlap with "
     "train.",
-    "show": "Print all settings of a preset or file as TOML, which noisin train reads back.",
+    "show": "Print all settings of a preset, file or run as TOML, which noisin train reads back.",
     "verify": "Check the mathematical claims of the paper, one row each, with standard errors.",
 }
 
