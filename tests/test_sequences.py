@@ -174,3 +174,25 @@ def test_the_scores_on_the_projects_page() -> None:
     assert f"units from {none} nats per frame on test to {noise}, and tuned dropout" in page
     assert f"on its output to {dropout}; a GRU from {gru} to {noisy_gru} and two" in page
     assert f"VRNN, from {srnn} to {noisy_srnn} and from {vrnn} to {noisy_vrnn} (bounds)" in page
+    (none, dropout, noise), (loud,) = (
+        [
+            f"{mean(run.best['test'] for run in FINALS['nottingham']['lstm', arm] if run.best):.2f}"
+            for arm in TABLE["ARMS"]
+        ],
+        {run.config.noise.std for run in FINALS["nottingham"]["lstm", "noise"] if run.config.noise},
+    )
+    assert f"noise of std {loud:g} takes an LSTM of 2 × 280 units from {none} to {noise}" in page
+    assert f"and tuned dropout to {dropout}. Of a minGRU" in page
+
+
+def test_what_the_page_says_of_nottingham() -> None:
+    """Of frames 2 to T on test: the published LSTM and TCN, reached or not."""
+    means = [
+        mean(v for run in FINALS["nottingham"]["lstm", arm] if (v := after_first(run)) is not None)
+        for arm in TABLE["ARMS"]
+    ]
+    none, dropout, noise = means
+    assert f"has reached without regularization ({none:.3f}), and 3.07 with a TCN" in WORDS
+    assert f"reached with noise ({noise:.3f}) and not with dropout ({dropout:.3f})" in WORDS
+    assert none <= 3.29
+    assert noise <= 3.07 < dropout
