@@ -35,7 +35,7 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     }.items():
         monkeypatch.setenv(name, value)
     s3fs.S3FileSystem.clear_instance_cache()
-    s3fs.S3FileSystem().mkdir("bucket")
+    s3fs.S3FileSystem().makedirs("bucket", exist_ok=True)  # servers of one process share them
     yield "s3://bucket/runs"
     server.stop()
 
