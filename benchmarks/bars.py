@@ -54,7 +54,10 @@ def shape_bars(kind: str, limits: dict[str, float]) -> list[Bar]:
 
 def regularizer_bars(*sizes: str) -> list[Bar]:
     """Regularizers in the kernels, over the noisy layer without them; others, over the loop."""
-    names = "weight drop", "Gal", "recurrent dropout", "dropout of updates", "zoneout", "AR and TAR"
+    names = (
+        "weight drop", "Gal", "Gal, a mask for each gate", "recurrent dropout",
+        "dropout of updates", "zoneout", "AR and TAR",
+    )  # fmt: skip
     steps = {"zoneout": 0.80, "layer norm": 1.00, "highway": 0.80}
     return [
         *(Bar(f"regularized {size}", name, "plain", 1.10) for size in sizes for name in names),
@@ -88,8 +91,6 @@ BARS = [
     *shape_bars("both directions", {"650 × 20": 1.15}),
     Bar("samples in strong mode of LSTM 650 × 20", "K = 8", "K = 1", 1.35),
     *regularizer_bars("LSTM 650 × 20", "LSTM 256 × 20"),
-    Bar("regularized LSTM 650 × 20", "Gal, a mask for each gate", "plain", 1.10),
-    Bar("regularized LSTM 256 × 20", "Gal, a mask for each gate", "plain", 1.20),
     Bar("mixture of 5 softmaxes", "noisin", "products", 1.15),
     Bar("dynamic evaluation of 70 words", "noisin", "products", 1.50),
     *(Bar(f"SRNN, {T} steps of 8 sequences", "at once", "one by one", 0.85) for T in (100, 600)),

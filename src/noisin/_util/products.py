@@ -103,15 +103,12 @@ class Products:
     key: Callable[[], str] = str
     _choices: dict[tuple[str, int], Choice] = field(default_factory=dict, compare=False, repr=False)
 
-    def __call__(
-        self, kind: str, a: Tensor, b: Tensor, *, parts: int = 1, **options: Tensor | None
-    ) -> Tensor:
+    def __call__(self, kind: str, a: Tensor, b: Tensor, **options: Tensor | None) -> Tensor:
         """``a @ b`` by the candidate that is chosen for its kind and size.
 
-        With ``bias=`` it is added to each row; the result may be in ``out=``, or elsewhere. Where a
-        product is computed in so many ``parts``, it is the size of all of them that counts.
+        With ``bias=`` it is added to each row; the result may be in ``out=``, or elsewhere.
         """
-        candidate = self._candidate(kind, a, b, parts)
+        candidate = self._candidate(kind, a, b)
         product = self.kinds[kind] if candidate is None else candidate.product
         return product(a, b, **options)
 
@@ -120,9 +117,9 @@ class Products:
         candidate = self._candidate(kind, a, b)
         return total.addmm_(a, b) if candidate is None else total.add_(candidate.product(a, b))
 
-    def _candidate(self, kind: str, a: Tensor, b: Tensor, parts: int = 1) -> Candidate | None:
+    def _candidate(self, kind: str, a: Tensor, b: Tensor) -> Candidate | None:
         """The one that is chosen for this product, or None for torch's own."""
-        found = self.candidates.get(self.choice()[f"{kind}-{size_of(a, b, parts)}"])
+        found = self.candidates.get(self.choice()[f"{kind}-{size_of(a, b)}"])
         return found if found is not None and found.runs(a, b) else None
 
     def choice(self) -> Choice:
@@ -198,13 +195,13 @@ class Products:
         return best if least[best] < CLEARLY * least[DEFAULT] else DEFAULT
 
 
-def size_of(a: Tensor, b: Tensor, parts: int = 1) -> str:
-    """The class of size of a product of so many parts, by its multiply-adds.
+def size_of(a: Tensor, b: Tensor) -> str:
+    """The class of size of a product, by its multiply-adds.
 
     >>> size_of(torch.empty(700, 64), torch.empty(64, 256))
     'small'
     """
-    work = parts * a.shape[0] * a.shape[1] * b.shape[1]
+    work = a.shape[0] * a.shape[1] * b.shape[1]
     return next(size for size, fewer in SIZES.items() if fewer is None or work < fewer)
 
 

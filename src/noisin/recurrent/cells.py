@@ -153,17 +153,17 @@ def _at_once(
     run = at_once(inner, x, *([] if noisy is None else [noisy]))
     if run is None:
         return None
-    none = x.new_zeros(*x.shape[:2], inner.hidden_size)
+    like = x.new_empty(*x.shape[:2], inner.hidden_size)
     if noisy is None or (eps is None and not noisy._noise_acts()):
-        return run(state, none, "additive")
+        return run(state, torch.zeros_like(like), "additive")
     if eps is None:
-        eps = noisy._drawn_at_once(none)
+        eps = noisy._drawn_at_once(like)
     else:
-        noisy._check_given(none, eps)
-    eps = eps.to(none)
+        noisy._check_given(like, eps)
+    eps = eps.to(like)
     if noisy.feedback:
         return run(state, eps, noisy.noise_mode)
-    h, state = run(state, none, "additive")
+    h, state = run(state, torch.zeros_like(like), "additive")
     return functional.inject(h, eps, noisy.noise_mode), state
 
 

@@ -13,7 +13,7 @@ from noisin.errors import InvalidValue, Unsupported
 from noisin.recurrent import functional, kernels
 from noisin.recurrent.cell import KERNEL_CELLS
 from noisin.recurrent.functional import Weights
-from noisin.recurrent.kernels import native
+from noisin.recurrent.kernels import gemm, masks, native
 from noisin.recurrent.kernels.plan import Plan
 from tests import pairwise
 from tests.compiler import needs_compiler
@@ -142,6 +142,38 @@ def test_each_gate_reads_the_input_through_its_own_mask(kernel: str, held: bool)
         z, final = kernels.run(plan, wide, eps, state, w._replace(w_ih=blocks), mask)
     loss = z.square().sum() + sum(s.sin().sum() for s in final)
     assert_close(found, (z, *torch.autograd.grad(loss, inputs)))
+
+
+@pytest.mark.parametrize("c", [pytest.param(True, marks=needs_compiler), False])
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
+@pytest.mark.parametrize(("T", "N", "H", "J"), [(1, 1, 1, 1), (3, 4, 5, 7), (7, 29, 40, 33)])
+def test_the_products_of_all_steps_are_those_of_masked_copies(
+    T: int, N: int, H: int, J: int, dtype: torch.dtype, tolerance: float, held: bool, c: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Each gate's own; of gates whose rows are apart, as those of a backward are."""
+    if not c:
+        monkeypatch.setattr(gemm, "runs", lambda a, b: False)
+    x, w = torch.randn(T * N, J, dtype=dtype), torch.randn(4 * H, J, dtype=dtype)
+    d = torch.randn(T * N, 4 * H + 3, dtype=dtype)[:, : 4 * H]
+    m = torch.rand(N if held else T * N, 4, J, dtype=dtype)
+    every = m.repeat(T, 1, 1) if held else m
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        try:
+            found = masks.project(x, m.flatten(1), w)
+            of_weights = masks.of_weights(d, x, m.flatten(1))
+            back = masks.project_back(d, m.flatten(1), w)
+        finally:
+            torch.set_num_threads(1)
+        gates, copies = w.view(4, H, J), x.unsqueeze(1) * every
+        expected = torch.einsum("sgi,ghi->sgh", copies, gates).flatten(1)
+        assert_close(found, expected, rtol=tolerance, atol=tolerance * 40)
+        of_gates = torch.einsum("sgh,sgi->ghi", d.unflatten(1, (4, H)), copies).flatten(0, 1)
+        assert_close(of_weights, of_gates, rtol=tolerance, atol=tolerance * 200)
+        read = torch.einsum("sgh,ghi->sgi", d.unflatten(1, (4, H)), gates)
+        assert_close(back, (read * every).sum(1), rtol=tolerance, atol=tolerance * 200)
 
 
 def test_masks_of_the_input_are_for_gates_that_read_it() -> None:

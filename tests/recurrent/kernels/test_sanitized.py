@@ -215,8 +215,13 @@ def some(mutants: Iterable[str]) -> list[str]:
 
 MUTANTS_OF_PRODUCTS = {
     "room for one column of B too few": ("pieces(g->N, BLOCK) * BLOCK;", "g->N;"),
-    "the first piece added to what was there": ("first || n <= 0 ?", "(first & 0) || n <= 0 ?"),
+    "the first piece added to what was there": ("!adds || n <= 0 ?", "n <= 0 ?"),
+    "masked parts that overwrite one another": ("if (masked && adds)", "if (0)"),
     "a copied row of A too few": ("CHUNK * NAME(depth)(g);", "(CHUNK - 1) * NAME(depth)(g);"),
+    "no room for rows of A that are masked": ("&& g->masked != OF_A ? 0", "? 0"),
+    "a held mask taken for one of each row": ("row % g->mask_rows *", "row *"),
+    "a panel masked from its first row": ("(g, mask, from + k)", "(g, mask, k)"),
+    "a piece masked from its first column": ("m + r) + from;", "m + r);"),
 }
 
 

@@ -8,7 +8,6 @@ step by step, is the recurrence of :mod:`~.kernels.eager`, :mod:`~.kernels.nativ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -97,7 +96,7 @@ def forward(
     """All z, the final carry, and what a backward needs: the activations and all carries."""
     x, eps, mask, z0, carry0, *weights, x_mask = inputs
     w, eps, z0 = Weights(*weights), eps.contiguous(), z0.contiguous()
-    mask = None if mask is None else mask.contiguous()
+    mask, x_mask = _contiguous(mask), _contiguous(x_mask)
     state = [z0] if carry0 is None else [z0, _copy(carry0)]
     gates, bias = _project(plan, x, w, x_mask), _bias(plan, w)
     z, carries = recurrence.forward(
@@ -118,7 +117,7 @@ def backward(
 ) -> list[Tensor | None]:
     """The gradients of all inputs from those of z and the carry; None where not needed."""
     (gates, z, carries), (x, eps, mask, z0, carry0, *weights, x_mask) = kept, inputs
-    w, mask = Weights(*weights), None if mask is None else mask.contiguous()
+    w, mask, x_mask = Weights(*weights), _contiguous(mask), _contiguous(x_mask)
     d_state = [_copy(z0).zero_(), *map(_copy, d_outputs[1:])]
     state = [s.contiguous() for s in (z0, carry0) if s is not None]
     d_gates, d_projected = recurrence.backward(
@@ -132,6 +131,10 @@ def backward(
         d_weights[4] = d_projected.t() @ (gates[:, 3 * H :] * c.tanh())
     d_z0, d_carry0 = d_state if carry0 is not None else (d_state[0], None)
     return [d_x, None, None, d_z0 if needs[3] else None, d_carry0, *d_weights, None]
+
+
+def _contiguous(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask.contiguous()
 
 
 def _copy(value: Tensor) -> Tensor:
@@ -181,7 +184,7 @@ def _project(plan: Plan, x: Tensor, w: Weights, x_mask: Tensor | None) -> Tensor
     """The input's part of the gates of all steps, ``(S, slots · H)``; the bias is yet to come."""
     cell = plan.cell
     if x_mask is not None:
-        return masks.project(partial(LAYER, "input"), x, x_mask, w.w_ih)
+        return masks.project(x, x_mask, w.w_ih)
     if cell.inputs == cell.slots:
         return LAYER("input", x, w.w_ih.t())
     H = w.w_hh.shape[0] // cell.recurrent
@@ -228,10 +231,10 @@ def _products(
     d_input, d_recurrent = d[:, : cell.inputs * H], d[:, -cell.recurrent * H :]
     need_x, _, _, _, _, need_ih, need_hh, need_b_ih, need_b_hh, *_ = needs
     d_x = None
-    if need_x and x_mask is None:
-        d_x = LAYER("back", d_input, _rolled(w.w_ih, H) if gru else w.w_ih)
+    if need_x and x_mask is not None:
+        d_x = masks.project_back(d_input, x_mask, w.w_ih)
     elif need_x:
-        d_x = masks.multiply_back(d_input, x_mask, w.w_ih, product=partial(LAYER, "back"))
+        d_x = LAYER("back", d_input, _rolled(w.w_ih, H) if gru else w.w_ih)
     d_ih = _of_weights(d_input, x, x_mask) if need_ih else None
     d_hh = None
     if need_hh:
@@ -253,4 +256,4 @@ def _of_weights(d_gates: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """The gradient of the weights that multiply v, which the gates read through a mask."""
     if mask is None or not masks.per_gate(mask, v.shape[1]):
         return LAYER("weights", d_gates.t(), v if mask is None else masks.times(v, mask))
-    return masks.of_weights(partial(LAYER, "weights"), d_gates, v, mask)
+    return masks.of_weights(d_gates, v, mask)

@@ -3,6 +3,9 @@
 There is no mask, or one for all gates, with the columns of v, or one for each of the R gates, which
 follow one another in R times as many columns, in the order of the weights w, ``(R · H, ·)``. Masks
 that are held, the same at all steps, have the N rows of one step.
+
+Where each gate has a mask of its own, its product of all steps is that of C wherever C runs: any
+other reads R masked copies of v, which together with the product takes longer.
 """
 
 from __future__ import annotations
@@ -12,16 +15,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from noisin.recurrent.kernels import gemm
 from noisin.recurrent.kernels.plan import Plan
 
-Product = Callable[..., Tensor]  # as those of products.LAYER
+Product = Callable[..., Tensor]  # of two, as torch.mm
 AddProduct = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the last two to the first, in place
-
-
-def by_torch(a: Tensor, b: Tensor, *, parts: int = 1) -> Tensor:
-    """Torch's product, of any size."""
-    del parts
-    return torch.mm(a, b)
 
 
 def per_gate(mask: Tensor | None, columns: int) -> bool:
@@ -80,44 +78,50 @@ def multiply(
         add(gate, v * own, columns)
 
 
-def project(product: Product, x: Tensor, mask: Tensor, w: Tensor) -> Tensor:
-    """The products of all steps, of gates that have a mask each."""
-    gates, parts = x.new_empty(len(x), len(w)), mask.shape[1] // x.shape[1]
-    for own, gate, columns in by_gate(mask, x.shape[1], gates, w.t()):
-        into(gate, product(times(x, own), columns, out=gate, parts=parts))
-    return gates
-
-
-def of_weights(product: Product, d_gates: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """The gradient of the weights of gates that have a mask each."""
-    d_w, parts = v.new_empty(d_gates.shape[1], v.shape[1]), mask.shape[1] // v.shape[1]
-    for own, d_gate, columns in by_gate(mask, v.shape[1], d_gates, d_w.t()):
-        rows = columns.t()
-        into(rows, product(d_gate.t(), times(v, own), out=rows, parts=parts))
-    return d_w
-
-
 def multiply_back(
     d_gates: Tensor,
     mask: Tensor | None,
     w: Tensor,
     out: Tensor | None = None,
-    product: Product = by_torch,
+    product: Product = torch.mm,
 ) -> Tensor:
-    """The gradient of v from that of the gates."""
+    """The gradient of v, of one step, from that of the gates."""
     if mask is None or not per_gate(mask, w.shape[1]):
-        d_v = product(d_gates, w) if out is None else torch.mm(d_gates, w, out=out)
+        d_v = product(d_gates, w, out=out)
         return d_v if mask is None else d_v.mul_(mask)
     d_v = d_gates.new_empty(len(d_gates), w.shape[1]) if out is None else out
-    parts = mask.shape[1] // w.shape[1]
-    for r, (own, d_gate, columns) in enumerate(by_gate(mask, w.shape[1], d_gates, w.t())):
-        by_step = d_v.view(-1, *own.shape)
-        read = product(d_gate, columns.t(), parts=parts).view_as(by_step)
-        torch.mul(read, own, out=by_step) if r == 0 else by_step.addcmul_(read, own)
+    return _add_back(d_v.zero_(), d_gates, mask, w)
+
+
+def project(x: Tensor, mask: Tensor, w: Tensor) -> Tensor:
+    """The products of all steps, of gates that have a mask each."""
+    if gemm.runs(x, w):
+        return gemm.product(x, w.t(), masks=gemm.PartMasks("a", mask))
+    gates = x.new_empty(len(x), len(w))
+    for own, gate, columns in by_gate(mask, x.shape[1], gates, w.t()):
+        torch.mm(times(x, own), columns, out=gate)
+    return gates
+
+
+def project_back(d_gates: Tensor, mask: Tensor, w: Tensor) -> Tensor:
+    """The gradient of x from that of the gates."""
+    if gemm.runs(d_gates, w):
+        return gemm.product(d_gates, w, masks=gemm.PartMasks("c", mask))
+    return _add_back(d_gates.new_zeros(len(d_gates), w.shape[1]), d_gates, mask, w)
+
+
+def of_weights(d_gates: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """The gradient of the weights of gates that have a mask each."""
+    if gemm.runs(d_gates, v):
+        return gemm.product(d_gates.t(), v, masks=gemm.PartMasks("b", mask))
+    d_w = v.new_empty(d_gates.shape[1], v.shape[1])
+    for own, d_gate, columns in by_gate(mask, v.shape[1], d_gates, d_w.t()):
+        torch.mm(d_gate.t(), times(v, own), out=columns.t())
+    return d_w
+
+
+def _add_back(d_v: Tensor, d_gates: Tensor, mask: Tensor, w: Tensor) -> Tensor:
+    """Add what each gate has read through its own mask."""
+    for own, d_gate, rows in by_gate(mask, w.shape[1], d_gates, w.t()):
+        d_v.view(-1, *own.shape).addcmul_((d_gate @ rows.t()).view(-1, *own.shape), own)
     return d_v
-
-
-def into(place: Tensor, found: Tensor) -> None:
-    """Copy a product to its place, unless it is there: some libraries have it elsewhere."""
-    if found.data_ptr() != place.data_ptr():
-        place.copy_(found)
