@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -72,38 +72,65 @@ def product(
     assert c.shape == (M, N)
     assert c.stride(1) == 1
     threads = max(1, min(torch.get_num_threads(), 1 + M * N * K // _WORTH_A_THREAD))
-    strides = *a.stride(), *b.stride(), c.stride(0), threads
-    if masks is None:
-        call = _Product(M, N, K, *strides, 0, 0, 0, 1)
-    else:
-        call = _Product(*_in_parts(masks, (M, N, K), strides))
-    room_of, run = _functions(compiled.SUFFIX[a.dtype])
-    room = a.new_empty(room_of(ctypes.byref(call)))
-    factors = None if masks is None else masks.factors.data_ptr()
-    run(ctypes.byref(call), room.data_ptr(), a.data_ptr(), b.data_ptr(), c.data_ptr(), factors)
+    strides = *a.stride(), *b.stride(), c.stride(0)
+    given, factors = None, None
+    if masks is not None:
+        assert masks.factors.dtype == a.dtype
+        factors = masks.factors.data_ptr()
+        given = masks.of, *masks.factors.shape, *masks.factors.stride()
+    call = _prepared(compiled.SUFFIX[a.dtype], (M, N, K), strides, threads, given)
+    room = a.new_empty(call.room)
+    pointers = (t.data_ptr() for t in (room, a, b, c))
+    call.function(ctypes.byref(call.numbers), *pointers, factors)
     return c
 
 
+class _PreparedProduct(NamedTuple):
+    """A call up to its tensors: what it depends on is the same in every batch."""
+
+    function: Any
+    numbers: _Product
+    room: int  # numbers
+
+
+@lru_cache(maxsize=256)
+def _prepared(
+    suffix: str,
+    sizes: tuple[int, int, int],
+    strides: tuple[int, ...],
+    threads: int,
+    masks: tuple[Any, ...] | None,
+) -> _PreparedProduct:
+    if masks is None:
+        numbers = _Product(*sizes, *strides, threads, 0, 0, 0, 1)
+    else:
+        part, *others = _in_parts(sizes, strides, *masks)
+        numbers = _Product(*part, *strides, threads, *others)
+    room_of, function = _functions(suffix)
+    return _PreparedProduct(function, numbers, room_of(ctypes.byref(numbers)))
+
+
 def _in_parts(
-    masks: PartMasks, sizes: tuple[int, int, int], strides: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The numbers of a product in parts."""
-    (M, N, K), (a_row, a_column, b_row, b_column, c_row, _) = sizes, strides
-    of, factors = masks
-    rows, columns = {"a": (M, K), "b": (K, N), "c": (M, N)}[of]
-    R = factors.shape[1] // columns
-    assert factors.shape[1] == R * columns
-    assert len(factors) > 0
-    assert rows % len(factors) == 0
-    assert factors.stride(1) == 1
+    sizes: tuple[int, int, int], strides: tuple[int, ...], of: str, rows: int, width: int,
+    row: int, column: int,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The sizes of a part, and what follows the number of threads in ``struct gemm``.
+
+    The masks of one of the matrices have so many rows and columns, which are so far apart.
+    """
+    (M, N, K), (a_row, a_column, b_row, b_column, c_row) = sizes, strides
+    masked, columns = {"a": (M, K), "b": (K, N), "c": (M, N)}[of]
+    R = width // columns
+    assert R * columns == width
     assert {"a": N, "b": M, "c": K}[of] % R == 0
+    assert rows > 0
+    assert masked % rows == 0
+    assert column == 1
     m, n, k = {"a": (M, N // R, K), "b": (M // R, N, K), "c": (M, N, K // R)}[of]
-    part = {
-        "a": (0, n * b_column, n),
-        "b": (m * a_row, 0, m * c_row),
-        "c": (k * a_column, k * b_row, 0),
-    }[of]
-    return m, n, k, *strides, _MASKED[of], len(factors), factors.stride(0), R, *part, columns
+    a_part = {"a": 0, "b": m * a_row, "c": k * a_column}[of]
+    b_part = {"a": n * b_column, "b": 0, "c": k * b_row}[of]
+    c_part = {"a": n, "b": m * c_row, "c": 0}[of]
+    return (m, n, k), _MASKED[of], rows, row, R, a_part, b_part, c_part, columns
 
 
 @cache
