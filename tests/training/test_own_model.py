@@ -127,6 +127,32 @@ def test_statistics_of_batches_continue_too(optimizer: str, tmp_path: Path) -> N
         assert torch.equal(weights_of(model)[name], weight)
 
 
+class Partial(Line):
+    """With a parameter that is frozen, and one that is not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        self.unused = nn.Parameter(torch.ones(3))
+
+
+@pytest.mark.parametrize("averaging", ["none", "from_start", "two_tailed"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_parameters_without_a_gradient_are_left_as_they_are(
+    optimizer: str, averaging: str, tmp_path: Path
+) -> None:
+    """Of which Adam has no moments."""
+    given: Any = {"optimizer": optimizer, "averaging": averaging}
+    whole, model = Partial(), Partial()
+    fit(tmp_path / "whole", whole, epochs=4, **given)
+    fit(tmp_path / "run", Partial(), epochs=2, **given)
+    fit(tmp_path / "run", model, epochs=4, **given)
+    assert model.weight != 0
+    assert model.frozen.eq(1).all()
+    for name, weight in weights_of(whole).items():
+        assert torch.equal(weights_of(model)[name], weight)
+
+
 class Other(Line):
     """Another class with the same weights."""
 
