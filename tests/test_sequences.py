@@ -174,15 +174,16 @@ def test_the_scores_on_the_projects_page() -> None:
     assert f"units from {none} nats per frame on test to {noise}, and tuned dropout" in page
     assert f"on its output to {dropout}; a GRU from {gru} to {noisy_gru} and two" in page
     assert f"VRNN, from {srnn} to {noisy_srnn} and from {vrnn} to {noisy_vrnn} (bounds)" in page
-    (none, dropout, noise), (loud,) = (
-        [
-            f"{mean(run.best['test'] for run in FINALS['nottingham']['lstm', arm] if run.best):.2f}"
-            for arm in TABLE["ARMS"]
-        ],
-        {run.config.noise.std for run in FINALS["nottingham"]["lstm", "noise"] if run.config.noise},
-    )
-    assert f"noise of std {loud:g} takes an LSTM of 2 × 280 units from {none} to {noise}" in page
-    assert f"and tuned dropout to {dropout}. Of a minGRU" in page
+    for data, it in ("nottingham", "an LSTM of 2 × 280 units"), ("piano-midi", "it"):
+        (none, dropout, noise), (loud,) = (
+            [
+                f"{mean(run.best['test'] for run in FINALS[data]['lstm', arm] if run.best):.2f}"
+                for arm in TABLE["ARMS"]
+            ],
+            {run.config.noise.std for run in FINALS[data]["lstm", "noise"] if run.config.noise},
+        )
+        told = f"noise of std {loud:g} takes {it} from {none} to {noise}, and tuned dropout to"
+        assert f"{told} {dropout}" in page
 
 
 def test_what_the_page_says_of_nottingham() -> None:
@@ -196,3 +197,28 @@ def test_what_the_page_says_of_nottingham() -> None:
     assert f"reached with noise ({noise:.3f}) and not with dropout ({dropout:.3f})" in WORDS
     assert none <= 3.29
     assert noise <= 3.07 < dropout
+
+
+def test_what_the_page_says_of_piano_midi() -> None:
+    none, dropout, noise = (
+        [run.best for run in FINALS["piano-midi"]["lstm", arm] if run.best] for arm in TABLE["ARMS"]
+    )
+    before = mean(best["test"] for best in none)
+    gains = [100 * (1 - mean(best["test"] for best in arm) / before) for arm in (noise, dropout)]
+    told = "helps the LSTM** by {:.1f} % on test and dropout by {:.1f} %".format(*gains)
+    assert f"On Piano-midi noise {told}" in WORDS
+    epochs = [sorted(best["epoch"] for best in arm) for arm in (none, noise)]
+    told = "after {} to {} epochs, with noise after {} to {} of 40".format(
+        *(end for arm in epochs for end in (arm[0], arm[-1]))
+    )
+    assert told in WORDS
+    tried = {
+        run.folder.name.split("-seed-")[0]: run.best["valid"]
+        for stage in ("tuning", "extended")
+        for run in collect(RESULTS / "sequences" / f"piano-midi-lstm-{stage}")
+        if run.best
+    }
+    assert min(tried, key=tried.__getitem__) == "noise-1.2"
+    for points in ("noise-0.8", "noise-1.2"), ("dropout-0.4", "dropout-0.6"):
+        for point in points:
+            assert f"{tried[point]:.3f}" in WORDS
