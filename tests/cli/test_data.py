@@ -62,6 +62,61 @@ def test_music_and_series(capsys: Any) -> None:
     assert "hour.csv was not found" in capsys.readouterr().err
 
 
+SALES = """
+[data]
+name = "{path}"
+likelihood = "poisson"
+columns.targets = ["sold"]
+columns.covariates = ["price"]
+columns.sequence = "shop"
+[model]
+tied = false
+"""
+
+
+def test_your_own_series(tmp_path: Path, capsys: Any) -> None:
+    rows = [f"{shop},{day % 3},{day / 8}" for shop in "abcde" for day in range(4 + ord(shop) - 97)]
+    (tmp_path / "sales.csv").write_text("\n".join(["shop,sold,price", *rows]), "utf-8")
+    file = tmp_path / "sales.toml"
+    file.write_text(SALES.format(path=tmp_path / "sales.csv"), "utf-8")
+    assert in_process("data", str(file), "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["name"], told["values"]) == ("sales", "sold; 1 covariate; poisson")
+    assert told["sequences"] == {"train": 3, "valid": 1, "test": 1}
+    assert (told["longest"], told["shortest"]["train"]) == ({"train": 6, "valid": 7, "test": 8}, 4)
+    assert in_process("data", str(file)) == 0
+    assert "steps, scored" in capsys.readouterr().out
+    file.write_text(SALES.format(path=tmp_path / "sales.csv").replace("sold", "gone"), "utf-8")
+    assert in_process("data", str(file)) == 2
+    assert "gone" in capsys.readouterr().err
+
+
+def test_a_file_of_settings_of_a_text(text: Path, tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "cats.toml"
+    file.write_text(f'data.name = "{text}"\ndata.tokens = "characters"\n', "utf-8")
+    assert in_process("data", str(file), "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert in_process("data", str(text), "--tokens", "characters", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags", "said"),
+    [
+        ('data.name = "manual"', ["--lower"], "Leave the flags out"),
+        ('data.name = "manual"', ["--data", "."], "Leave the flags out"),
+        ('[compare.a]\ndata.name = "manual"\n[compare.b]\ndata.name = "ptb"', [], "different data"),
+        ('data.name = "mine"\ndata.task = "mine:Task"', [], "a task of your own, mine:Task"),
+    ],
+)
+def test_files_that_say_too_much_or_nothing(
+    settings: str, flags: list[str], said: str, tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "some.toml").write_text(settings, "utf-8")
+    assert in_process("data", str(tmp_path / "some.toml"), *flags) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_the_built_in_text_is_the_default(capsys: Any) -> None:
     assert in_process("data") == 0
     assert "from pydoc_data.topics of CPython" in capsys.readouterr().out

@@ -13,11 +13,13 @@ from rich.table import Table
 
 from noisin.cli.arguments import Switch, WholeNumber
 from noisin.cli.consoles import Results, tell
-from noisin.tasks.names import TASKS, task_of
+from noisin.errors import InvalidValue, Unsupported
+from noisin.tasks.names import DEFAULT, TASKS, task_of
 
 if TYPE_CHECKING:
     from noisin.data import Facts
     from noisin.data.sizes import Sizes
+    from noisin.training.config import DataConfig
 
 
 def data(
@@ -42,7 +44,8 @@ def data(
     ----------
     name
         manual (built in), ptb, wikitext-2, a folder with train, valid and test files, or one text
-        file; jsb, nottingham, musedata or piano-midi; bikes or ett.
+        file; jsb, nottingham, musedata or piano-midi; bikes or ett; or the data of a TOML file of
+        settings, such as your own series.
     folder
         The folder of a named data set; by default NOISIN_DATA; otherwise ptb and wikitext-2 are
         downloaded.
@@ -71,12 +74,18 @@ def data(
     if list_:
         _list((*library.NAMES, *NAMES), json)
         return
-    if name in NAMES:
-        found = describe_sequences(name, folder)
+    tokenization = Tokenization(tokens, lower, min_count, max_words, split)
+    place: str | Path | None = folder
+    columns = None
+    if name.endswith(".toml"):
+        source = _source(name, alone=folder is None and tokenization == Tokenization())
+        name, place, columns = source.name, source.folder, source.described_columns
+        tokenization = source.tokenization
+    if name in NAMES or columns is not None:
+        found = describe_sequences(name, place, columns)
         tell(json_format.dumps(asdict(found), indent=2)) if json else _print_sizes(found)
         return
-    tokenization = Tokenization(tokens, lower, min_count, max_words, split)
-    facts = library.describe(library.load(name, folder, **asdict(tokenization)))
+    facts = library.describe(library.load(name, place, **asdict(tokenization)))
     remarks = advice(facts, tokenization)
     if json:
         tell(json_format.dumps(asdict(facts) | {"advice": remarks}, indent=2))
@@ -84,6 +93,29 @@ def data(
     _print(facts)
     for remark in remarks:
         Results().print(f"\n{remark}")
+
+
+def _source(file: str, alone: bool) -> DataConfig:
+    """What a file of settings says of its data, given ``alone`` or with flags for the same."""
+    from noisin.experiments import presets
+
+    found = {config.data for config in presets.read(file).configs().values()}
+    if not alone:
+        raise InvalidValue(
+            f"noisin data: {file} says how its data are read, and so do flags. Leave the flags "
+            f"out, or change the file."
+        )
+    if len(found) > 1:
+        raise InvalidValue(
+            f"noisin data: the runs of {file} have different data. Name a file with one of them."
+        )
+    (source,) = found
+    if source.task_row is None:
+        raise Unsupported(
+            f"noisin data: {file} has a task of your own, {source.task_name}, whose data only it "
+            f"knows. Name a file with text, music or a series."
+        )
+    return source
 
 
 def _list(names: Sequence[str], json: bool) -> None:
@@ -101,7 +133,8 @@ def _print_sizes(sizes: Sizes) -> None:
     table = Table("", *sizes.steps, box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    per = TASKS[task_of(sizes.name)].unit.targets
+    task = task_of(sizes.name)
+    per = TASKS["series" if task == DEFAULT else task].unit.targets  # a series of one's own
     for name, values in (
         ("sequences", sizes.sequences),
         (f"{per}, scored", sizes.steps),

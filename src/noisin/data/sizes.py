@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisin.data import hourly, music
+from noisin.data import columns, hourly, music
 from noisin.data.corpus import SPLITS
 
 NAMES = (*music.FILES, *hourly.FILES)
@@ -37,23 +37,29 @@ class Sizes:
     sha256: str
 
 
-def describe_sequences(name: str, folder: str | os.PathLike[str] | None = None) -> Sizes:
-    """Facts about one of :data:`NAMES`."""
+def describe_sequences(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    described: columns.Columns | None = None,
+) -> Sizes:
+    """Facts about one of :data:`NAMES`, or about your own series: its path and its columns."""
+    title = name
     if name in music.FILES:
         pieces = music.load(name, folder)
         values, sha256 = f"{music.NOTES} notes", pieces.sha256
         targets = {split: getattr(pieces, split) for split in SPLITS}
         steps = {split: sum(map(len, targets[split])) for split in SPLITS}
     else:
-        series = hourly.load(name, folder)
-        known = len(series.covariates)
-        values = f"{', '.join(series.targets)}; {known} covariates; {series.likelihood}"
+        series = columns.load(name, folder, described)
+        title, known = series.name, len(series.covariates)
+        covariates = f"{known} covariate" if known == 1 else f"{known} covariates"
+        values = f"{', '.join(series.targets)}; {covariates}; {series.likelihood}"
         sha256 = series.sha256
         targets = {s: [table.target for table in getattr(series, s)] for s in SPLITS}
         steps = {s: sum(int(t.scored.sum()) for t in getattr(series, s)) for s in SPLITS}
     lengths = {split: [len(t) for t in targets[split]] for split in SPLITS}
     return Sizes(
-        name,
+        title,
         values,
         {split: len(targets[split]) for split in SPLITS},
         steps,
