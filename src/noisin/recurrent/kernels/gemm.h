@@ -51,7 +51,7 @@ INLINE void NAME(pack_rows)(const struct gemm *g, const REAL *A, long chunk, lon
   }
 }
 
-/* Rows m, m + 1, ... of a piece of A from column k on, in order: where they are, or copied to `rows`. */
+/* Rows of A, from row m and column `from` on, in order: where they are, or copied to `rows`. */
 INLINE void NAME(rows)(const struct gemm *g, const REAL *A, const REAL *mask, long m, long chunk,
                        long from, long depth, REAL *rows, const REAL **a) {
   const REAL *piece = A + m * g->a_row + from * g->a_column;
@@ -68,7 +68,7 @@ INLINE void NAME(rows)(const struct gemm *g, const REAL *A, const REAL *mask, lo
   }
 }
 
-/* The panel of a block of columns of B, rows k, k + 1, ... */
+/* The panel of a block of columns of B, from row `from` on. */
 INLINE void NAME(panel)(const struct gemm *g, const REAL *B, const REAL *mask, long from, long depth,
                         long b, REAL *panel) {
   const long j = b * BLOCK, n = least(BLOCK, g->N - j);
@@ -79,7 +79,7 @@ INLINE void NAME(panel)(const struct gemm *g, const REAL *B, const REAL *mask, l
   }
 }
 
-/* Rows m, m + 1, ... of C, to which a piece of K is added, or which it overwrites. `a` is none if the
+/* Rows of C, from row m on, to which a piece of K is added, or which it overwrites. `a` is none if the
    rows of A are packed. */
 INLINE void NAME(gemm_rows)(const struct gemm *g, long m, long chunk, long depth, const REAL **a,
                             const REAL *packed, const REAL *panels, const REAL *mask, int adds,
@@ -136,5 +136,5 @@ void NAME(gemm)(const struct gemm *g, REAL *room, const REAL *A, const REAL *B, 
 #pragma omp parallel num_threads((int)g->threads)
   for (long part = 0; part < g->parts; ++part)
     NAME(gemm_part)(g, room, A + part * g->a_part, B + part * g->b_part, C + part * g->c_part,
-                    mask + part * g->mask_part, g->masked == OF_C && part > 0);
+                    mask ? mask + part * g->mask_part : 0, g->masked == OF_C && part > 0);
 }
