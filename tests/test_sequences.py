@@ -174,7 +174,7 @@ def test_the_scores_on_the_projects_page() -> None:
     assert f"units from {none} nats per frame on test to {noise}, and tuned dropout" in page
     assert f"on its output to {dropout}; a GRU from {gru} to {noisy_gru} and two" in page
     assert f"VRNN, from {srnn} to {noisy_srnn} and from {vrnn} to {noisy_vrnn} (bounds)" in page
-    for data, it in ("nottingham", "an LSTM of 2 × 280 units"), ("piano-midi", "it"):
+    for data, it in ("nottingham", "an LSTM of 2 × 280 units"), ("piano-midi", "the LSTM"):
         (none, dropout, noise), (loud,) = (
             [
                 f"{mean(run.best['test'] for run in FINALS[data]['lstm', arm] if run.best):.2f}"
@@ -184,6 +184,11 @@ def test_the_scores_on_the_projects_page() -> None:
         )
         told = f"noise of std {loud:g} takes {it} from {none} to {noise}, and tuned dropout to"
         assert f"{told} {dropout}" in page
+    none, noise = (
+        f"{mean(run.best['test'] for run in FINALS['nottingham']['gru', arm] if run.best):.2f}"
+        for arm in ("none", "noise")
+    )
+    assert f"and a GRU from {none} to {noise}; on classical" in page
 
 
 def test_what_the_page_says_of_nottingham() -> None:
@@ -199,6 +204,35 @@ def test_what_the_page_says_of_nottingham() -> None:
     assert noise <= 3.07 < dropout
 
 
+def test_what_the_page_says_of_the_gru_on_nottingham() -> None:
+    none, dropout, noise = (
+        [run.best for run in FINALS["nottingham"]["gru", arm] if run.best] for arm in TABLE["ARMS"]
+    )
+    before = mean(best["test"] for best in none)
+    gains = [100 * (1 - mean(best["test"] for best in arm) / before) for arm in (noise, dropout)]
+    assert f"The GRU gains as much from noise**, {gains[0]:.1f} % on test" in WORDS
+    assert f"no effect was found ({gains[1]:.1f} %" in WORDS
+    assert {best["epoch"] for best in noise} == {40}
+    tried = _tried("nottingham-gru")
+    for kind in ("noise", "dropout"):
+        of_kind = {point: valid for point, valid in tried.items() if point.startswith(kind)}
+        best = min(of_kind, key=of_kind.__getitem__)
+        assert best == {"noise": "noise-0.8", "dropout": "dropout-0.4"}[kind]
+        assert f"{of_kind[best]:.3f}" in WORDS
+    for point in ("noise-0.5", "noise-1.2", "dropout-0.6"):
+        assert f"{tried[point]:.3f}" in WORDS
+
+
+def _tried(model: str) -> dict[str, float]:
+    """The lowest score on valid of each strength, with the seed of the tuning."""
+    return {
+        run.folder.name.split("-seed-")[0]: run.best["valid"]
+        for stage in ("tuning", "extended")
+        for run in collect(RESULTS / "sequences" / f"{model}-{stage}")
+        if run.best
+    }
+
+
 def test_what_the_page_says_of_piano_midi() -> None:
     none, dropout, noise = (
         [run.best for run in FINALS["piano-midi"]["lstm", arm] if run.best] for arm in TABLE["ARMS"]
@@ -212,12 +246,7 @@ def test_what_the_page_says_of_piano_midi() -> None:
         *(end for arm in epochs for end in (arm[0], arm[-1]))
     )
     assert told in WORDS
-    tried = {
-        run.folder.name.split("-seed-")[0]: run.best["valid"]
-        for stage in ("tuning", "extended")
-        for run in collect(RESULTS / "sequences" / f"piano-midi-lstm-{stage}")
-        if run.best
-    }
+    tried = _tried("piano-midi-lstm")
     assert min(tried, key=tried.__getitem__) == "noise-1.2"
     for points in ("noise-0.8", "noise-1.2"), ("dropout-0.4", "dropout-0.6"):
         for point in points:
